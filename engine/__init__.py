@@ -1,0 +1,1 @@
+"""Octavo's pure library: no Ray, no MCP, no web framework."""

@@ -1,0 +1,108 @@
+"""Who may read a base. It fails closed: empty or missing names match nothing.
+
+Contract, "Who may read a base".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.errors import ScopeRequiredError
+from engine.ids import BaseId
+
+READ_SCOPE = "knowledge:read"
+_IMPLYING = frozenset({READ_SCOPE, "knowledge:*", "*"})
+
+SCOPES = ("private", "team", "organization", "public")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A verified caller.
+
+    Attributes:
+        subject: who it is, qualified by issuer; empty for an anonymous caller.
+        teams: the teams it belongs to, qualified by issuer.
+        scopes: what its credential allows.
+        organization: the organization it belongs to, or empty.
+        operator: the local operator, who may read every base.
+    """
+
+    subject: str = ""
+    teams: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    organization: str = ""
+    operator: bool = False
+
+
+OPERATOR = Principal(subject="operator", scopes=frozenset({"*"}), operator=True)
+ANONYMOUS = Principal(scopes=frozenset({READ_SCOPE}))
+
+
+class ReadableBase(Protocol):
+    """What authorization needs to know of a base."""
+
+    @property
+    def base_id(self) -> BaseId:
+        """Return the id."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Return the owner's subject."""
+        ...
+
+    @property
+    def team(self) -> str | None:
+        """Return the team, if any."""
+        ...
+
+    @property
+    def scope(self) -> str:
+        """Return one of `SCOPES`."""
+        ...
+
+    @property
+    def active(self) -> bool:
+        """Say whether the base is not archived."""
+        ...
+
+
+def require_read(principal: Principal) -> None:
+    """Check that a credential allows reading at all.
+
+    Raises:
+        ScopeRequiredError: it holds none of `knowledge:read`, `knowledge:*`, `*`.
+    """
+    if not (principal.scopes & _IMPLYING):
+        raise ScopeRequiredError(READ_SCOPE)
+
+
+def may_read(principal: Principal, base: ReadableBase, organization: str) -> bool:
+    """Say whether a principal may read a base. Archived bases are readable by nobody.
+
+    Args:
+        principal: the caller.
+        base: the base's newest state.
+        organization: the organization this deployment belongs to; empty matches nobody.
+    """
+    if not base.active:
+        return False
+    if principal.operator or base.scope == "public":
+        return True
+    if principal.subject and base.owner == principal.subject:
+        return True
+    if base.scope == "team":
+        return bool(base.team) and base.team in principal.teams
+    if base.scope == "organization":
+        return bool(organization) and principal.organization == organization
+    return False
+
+
+def readable_bases(
+    principal: Principal, bases: Iterable[ReadableBase], organization: str
+) -> frozenset[BaseId]:
+    """Return the ids of the active bases that a principal may read."""
+    return frozenset(base.base_id for base in bases if may_read(principal, base, organization))

@@ -1,0 +1,1 @@
+"""Segments and generations: Lucene, FAISS, Arrow."""

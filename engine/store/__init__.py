@@ -1,0 +1,1 @@
+"""Delta Lake tables of bases, items, revisions and publications."""

@@ -1,0 +1,1 @@
+"""Passages and languages."""

@@ -1,0 +1,1 @@
+"""Jobs and the command line: ingest, publish, reindex, demo."""

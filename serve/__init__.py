@@ -1,0 +1,1 @@
+"""The Ray Serve application: ingress, coordinator, shard groups, reader."""
