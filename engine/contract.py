@@ -33,8 +33,8 @@ TOOL_TITLE = "Search knowledge"
 TOOL_DESCRIPTION = (
     "Search the published knowledge base, or read one item of it exactly. Choose the shape before "
     "calling. (1) Search: give `query`; you get current published passages, best first. (2) Read: "
-    "give `knowledge_item_id`; you get its text in a window. Never both. To open a result, read its "
-    "knowledge_item_id with its knowledge_revision_id at offset = its excerpt_offset. To page, "
+    "give `knowledge_item_id`; you get its text in a window. Never both. To open a result, read "
+    "its knowledge_item_id with its knowledge_revision_id at offset = its excerpt_offset. To page, "
     "repeat with offset += the length of content while content_truncated is true, pinning the "
     "knowledge_revision_id of the first answer. Add a revision id only when that exact immutable "
     "revision is part of the request; without one you read the current revision. Cite "
@@ -171,7 +171,8 @@ def _known_names(arguments: Mapping[str, Any]) -> None:
     known = SEARCH_KNOWLEDGE_SCHEMA["properties"]
     for name in arguments:
         if name not in known:
-            shown = name if isinstance(name, str) and name.isidentifier() and len(name) <= 64 else ""
+            plain = isinstance(name, str) and name.isidentifier() and len(name) <= 64
+            shown = name if plain else ""
             raise InvalidRequestError(f"unknown argument {shown}".rstrip(), shown or None)
 
 

@@ -73,7 +73,7 @@ class ScopeRequiredError(EngineError):
 
 
 class InvalidRequestError(EngineError):
-    """A request has the wrong shape, type or bounds. The message never repeats text of the caller."""
+    """A request has the wrong shape, type or bounds. The message never repeats caller text."""
 
     code = "knowledge_invalid_request"
 
