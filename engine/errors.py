@@ -245,6 +245,12 @@ class GenerationNotOpenError(EngineError):
         return f"generation {self.generation} is not open here"
 
 
+class FrameError(OperatorError):
+    """A message between processes is damaged, or of another version of Octavo."""
+
+    code = "octavo_frame"
+
+
 class EncoderError(OperatorError):
     """An encoder cannot be loaded, or a text does not fit it."""
 

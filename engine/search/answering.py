@@ -1,0 +1,87 @@
+"""The one way in: every door calls `Knowledge.answer`, so every door answers alike."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from engine.authorization import Principal, require_read
+from engine.contract import SearchRequest, parse_request, render_search, render_window
+from engine.errors import RuntimeDisabledError
+from engine.search.coordinator import Coordinator
+from engine.search.read import Reader
+from engine.store.runtime import RuntimeSwitch
+
+SWITCH_AGE_S = 0.25
+
+Close = Callable[[], Awaitable[None]]
+
+
+class Knowledge:
+    """The whole contract over one store. Safe to use from many tasks of one event loop."""
+
+    def __init__(
+        self, switch: RuntimeSwitch, coordinator: Coordinator, reader: Reader, close: Close
+    ) -> None:
+        """Join the parts.
+
+        Args:
+            switch: whether the runtime answers at all; re-read at most every `SWITCH_AGE_S`.
+            coordinator: answers ranked searches.
+            reader: answers addressed reads.
+            close: stops what was started for this object.
+        """
+        self._switch = switch
+        self._coordinator = coordinator
+        self._reader = reader
+        self._close = close
+        self._enabled = True
+        self._enabled_at = float("-inf")
+
+    async def answer(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+        """Answer one call of `search_knowledge`.
+
+        Checked in the contract's order: runtime switch, scope, shape, required, bounds, resource.
+
+        Args:
+            arguments: argument name to JSON value.
+            principal: the verified caller.
+
+        Returns:
+            The contract's query answer or addressed answer, ready for JSON.
+
+        Raises:
+            EngineError: with a code of the contract; any other is a fault of ours, and the door
+                answers `InternalError` for it.
+        """
+        if not await self._answers():
+            raise RuntimeDisabledError
+        require_read(principal)
+        request = parse_request(arguments)
+        if isinstance(request, SearchRequest):
+            ranking = await self._coordinator.search(request, principal)
+            return render_search(ranking.results, ranking.coverage)
+        return render_window(await self._reader.read(request, principal))
+
+    async def _answers(self) -> bool:
+        now = time.monotonic()
+        if now - self._enabled_at >= SWITCH_AGE_S:
+            self._enabled = await asyncio.to_thread(self._switch.enabled)
+            self._enabled_at = now
+        return self._enabled
+
+    async def ready(self) -> bool:
+        """Say whether a search could be answered now: the catalog is confirmed and a generation,
+        if the store has one, is open in every group that answers.
+        """
+        return await self._coordinator.ready()
+
+    def generation(self) -> int | None:
+        """Return the number of the generation that is pinned now, or None."""
+        return self._coordinator.generation()
+
+    async def close(self) -> None:
+        """Stop the threads that were started for this object. Later calls fail."""
+        await self._close()

@@ -1,0 +1,178 @@
+"""The candidates that a query has gathered, as columns, with what every shard left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.ids import ItemId, ShardId
+from engine.search.request import Candidates, Float64, Frontier, Int32, Positions
+
+Place = tuple[int, int, int]
+"""Shard, segment in the shard, ordinal in the segment."""
+
+_FLOAT32_STEP = 2.0**-24
+_STEPS_PER_TERM = 32
+"""Roundings of Lucene's float32 arithmetic in one term's weight, generously counted.
+
+Weight, length norm and saturation are a dozen roundings; each moves the term's score by at most
+one step of its bound, because x / (1 + x) never grows a relative error of x.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldBound:
+    """What a query can reach in one language field.
+
+    Attributes:
+        upper: `sum of qtf(t) * idf(t)`: no passage has a greater BM25.
+        error: how far Lucene's float32 score may lie from the true one.
+    """
+
+    upper: float
+    error: float
+
+    @staticmethod
+    def of(upper: float) -> FieldBound:
+        """Return the bound of a field whose least upper bound is `upper`."""
+        return FieldBound(upper, _STEPS_PER_TERM * _FLOAT32_STEP * upper)
+
+
+_NOTHING = FieldBound(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Candidates of all shards. Columns have shape (n,); a row is one passage.
+
+    Attributes:
+        shards, segments, ordinals: where the passage lies.
+        items: index into `item_ids`; a smaller one is a smaller id.
+        starts: first character.
+        bounds: BM25's least upper bound in the passage's field.
+        low, high: BM25 lies between them; equal once it is known exactly.
+        semantic: exact cosine, NaN without a vector.
+        item_ids: the items, ascending.
+        item_shards: the shard of each item.
+        frontiers: what each shard left out, its lexical scores widened by float32's error.
+        fields: the bounds by language field.
+    """
+
+    shards: Int32
+    segments: Int32
+    ordinals: Int32
+    items: Int32
+    starts: Int32
+    bounds: Float64
+    low: Float64
+    high: Float64
+    semantic: Float64
+    item_ids: tuple[ItemId, ...]
+    item_shards: Int32
+    frontiers: Mapping[ShardId, Frontier]
+    fields: Mapping[str, FieldBound]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.items)
+
+    @property
+    def inexact(self) -> NDArray[np.bool_]:
+        """Return which rows have no exact BM25 yet, bool of shape (n,)."""
+        rows: NDArray[np.bool_] = self.low < self.high
+        return rows
+
+    def lexical_bounds(self) -> dict[ShardId, float | None]:
+        """Return the greatest BM25 each shard may have left out; None: it returned every match."""
+        return {
+            shard: max(frontier.lexical.values(), default=None)
+            for shard, frontier in self.frontiers.items()
+        }
+
+    def semantic_bounds(self) -> dict[ShardId, float | None]:
+        """Return the greatest cosine each shard may have left out; None: it returned all."""
+        return {shard: frontier.semantic for shard, frontier in self.frontiers.items()}
+
+    def place(self, row: int) -> Place:
+        """Return where the passage of a row lies."""
+        return int(self.shards[row]), int(self.segments[row]), int(self.ordinals[row])
+
+
+def positions_of(pool: Pool, rows: NDArray[np.int64]) -> dict[ShardId, tuple[Positions, list[int]]]:
+    """Sort rows by shard.
+
+    Returns:
+        By shard, the positions to ask for, and the rows they stand for, in that order.
+    """
+    found: dict[ShardId, tuple[Positions, list[int]]] = {}
+    for shard in np.unique(pool.shards[rows]):
+        mine = rows[pool.shards[rows] == shard]
+        where = Positions(pool.segments[mine], pool.ordinals[mine])
+        found[ShardId(int(shard))] = (where, [int(row) for row in mine])
+    return found
+
+
+def _widened(frontier: Frontier, fields: Mapping[str, FieldBound]) -> Frontier:
+    lexical = {
+        name: score + fields[name].error
+        for name, score in frontier.lexical.items()
+        if name in fields
+    }
+    return Frontier(lexical, frontier.semantic)
+
+
+def _joined(parts: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
+    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+def gather(
+    found: Sequence[Candidates],
+    fields: Mapping[str, FieldBound],
+    exact: Mapping[Place, float],
+) -> Pool:
+    """Make one pool of the candidates of several shards, in any order.
+
+    Args:
+        found: at most one entry per shard.
+        fields: the query's bounds by language field.
+        exact: BM25 scores that are known in float64.
+    """
+    found = sorted(found, key=lambda part: part.shard)
+    names = sorted({item for part in found for item in part.item_ids})
+    codes = {item: code for code, item in enumerate(names)}
+    items, shards, bounds, errors = [], [], [], []
+    item_shards = np.zeros(len(names), np.int32)
+    for part in found:
+        mine = np.array([codes[item] for item in part.item_ids], np.int32)
+        item_shards[mine] = part.shard
+        items.append(mine[part.items])
+        shards.append(np.full(len(part.items), part.shard, np.int32))
+        known = [fields.get(name, _NOTHING) for name in part.field_names]
+        bounds.append(np.array([bound.upper for bound in known], np.float64)[part.fields])
+        errors.append(np.array([bound.error for bound in known], np.float64)[part.fields])
+    lexical = _joined([part.lexical for part in found], np.float64)
+    error = np.where(lexical > 0.0, _joined(errors, np.float64), 0.0)
+    pool = Pool(
+        shards=_joined(shards, np.int32),
+        segments=_joined([part.segments for part in found], np.int32),
+        ordinals=_joined([part.ordinals for part in found], np.int32),
+        items=_joined(items, np.int32),
+        starts=_joined([part.starts for part in found], np.int32),
+        bounds=_joined(bounds, np.float64),
+        low=np.maximum(lexical - error, 0.0),
+        high=lexical + error,
+        semantic=_joined([part.semantic for part in found], np.float64),
+        item_ids=tuple(names),
+        item_shards=item_shards,
+        frontiers={part.shard: _widened(part.frontier, fields) for part in found},
+        fields=fields,
+    )
+    if exact:
+        places = zip(pool.shards.tolist(), pool.segments.tolist(), pool.ordinals.tolist())
+        for row, place in enumerate(places):
+            if place in exact:
+                pool.low[row] = pool.high[row] = exact[place]
+    return pool
