@@ -1,0 +1,127 @@
+"""The Ray that a job runs on: a private local one, or a running cluster that it joins.
+
+Whatever was started here is stopped here, also after an interrupt; a Ray that was already there
+is left running.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.config import JobsConfig
+from engine.errors import OperatorError
+
+_OBJECT_STORE_BYTES = 512 * 2**20
+_BLOCK_BYTES = 32 * 2**20
+_LEAST_CPUS = 4
+"""Declared even on a smaller machine: an actor pool and its sources must fit side by side."""
+
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",  # loopback only, and else Ray writes ~/.ray/auth_token
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+
+class ClusterError(OperatorError):
+    """A Ray cluster could not be joined or started."""
+
+    code = "octavo_cluster"
+
+
+@contextmanager
+def joined(config: JobsConfig) -> Iterator[None]:
+    """Be connected to Ray inside the block.
+
+    Uses the Ray this process is already connected to; else joins `config.address`; else starts a
+    private local one, without dashboard, in a temporary directory with a short path (Ray's sockets
+    must fit 107 bytes), and stops it at the end.
+
+    Raises:
+        ClusterError: the cluster at `config.address` cannot be reached.
+    """
+    os.environ.update({name: os.environ.get(name, text) for name, text in _ENVIRONMENT.items()})
+    import ray
+
+    if ray.is_initialized():
+        _quieten()
+        yield
+        return
+    private = None if config.address else _private_directory()
+    try:
+        if private is None:
+            _join(str(config.address))
+        else:
+            _start(config.cpus, private)
+        _quieten()
+        yield
+    finally:
+        ray.shutdown()
+        if private is not None:
+            shutil.rmtree(private, ignore_errors=True)
+
+
+def _start(cpus: int | None, private: Path) -> None:
+    import ray
+
+    ray.init(
+        address="local",  # whatever RAY_ADDRESS says
+        num_cpus=cpus or max(_LEAST_CPUS, os.cpu_count() or 1),
+        object_store_memory=_OBJECT_STORE_BYTES,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        configure_logging=False,
+        _temp_dir=str(private),
+    )
+
+
+def _join(address: str) -> None:
+    import ray
+
+    packages = Path(__file__).resolve().parent.parent
+    ours: list[Any] = [str(packages / name) for name in ("engine", "jobs", "serve")]
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+            runtime_env={"py_modules": ours},
+        )
+    except (ConnectionError, ValueError) as error:
+        line = str(error).splitlines()[0]
+        raise ClusterError(f"no Ray cluster at {address}: {line}") from None
+
+
+def _quieten() -> None:
+    """Keep Ray Data's own progress bars and messages off the terminal, and its blocks small."""
+    import ray.data
+
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.target_max_block_size = _BLOCK_BYTES
+    context.min_parallelism = 1
+    context.enable_auto_log_stats = False
+
+
+def _private_directory() -> Path:
+    """Make a directory named after this process, and remove those of processes that are gone."""
+    parent = Path(tempfile.gettempdir())
+    for stale in parent.glob("octavo-ray-*-*"):
+        process = stale.name.split("-")[2]
+        if process.isdigit() and not Path("/proc", process).exists() and Path("/proc").exists():
+            shutil.rmtree(stale, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"octavo-ray-{os.getpid()}-", dir=parent))

@@ -1,0 +1,1 @@
+"""The commands of `octavo`, one module a topic."""

@@ -1,0 +1,261 @@
+"""Stage one of a reindex: revisions read, cut into passages, encoded and staged, block by block.
+
+The steps are plain classes over the engine; what Ray Data runs are the thin callables at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from engine.config import Config, EncoderConfig, undump_config
+from engine.encoders.encoder import Encoder
+from engine.encoders.opening import open_encoder
+from engine.errors import EncoderError, NotFoundError
+from engine.ids import ItemId, RevisionId
+from engine.store.revisions import Revisions
+from engine.store.storage import LocalStorage
+from engine.text.chunking import Span, cut
+from jobs.staging import (
+    CUT_SCHEMA,
+    STAGED_SCHEMA,
+    Block,
+    BlockReport,
+    Key,
+    Stage,
+    ipc_bytes,
+    text_hash,
+)
+from jobs.vectorstock import VectorStock
+
+_COLUMNS = (
+    "item_id",
+    "revision_id",
+    "base_id",
+    "title",
+    "content",
+    "language",
+    "source_type",
+    "source_ref",
+    "content_sha256",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingOrder:
+    """What every worker of stage one is told.
+
+    Attributes:
+        config: the configuration, as `dump_config` writes it.
+        job: the key of the job, which names its stage.
+        fingerprint: of the encoder that earlier vectors were made with; empty: any.
+        stock: paths of the segments' vectors, in the order of the stock; empty: no stock.
+    """
+
+    config: str
+    job: str
+    fingerprint: str = ""
+    stock: tuple[str, ...] = ()
+
+
+class Cutter:
+    """Reads the revisions of a block and cuts them into passages."""
+
+    def __init__(self, config: Config, encoder: Encoder) -> None:
+        """Take the store of a configuration, and the encoder that measures."""
+        self._revisions = Revisions(LocalStorage(config.root))
+        self._encoder = encoder
+        self._max_tokens = min(config.passages.max_tokens, encoder.max_tokens)
+
+    def cut(self, keys: Sequence[Key]) -> pa.Table:
+        """Return the passages of some revisions, `CUT_SCHEMA`, one row a revision, by key.
+
+        Raises:
+            NotFoundError: a revision is not in the store.
+        """
+        rows = {}
+        for batch in self._revisions.scan(keys, _COLUMNS):
+            for row in batch.to_pylist():
+                rows[ItemId(row["item_id"]), RevisionId(row["revision_id"])] = self._cut(row)
+        for item, revision in keys:
+            if (item, revision) not in rows:
+                raise NotFoundError(f"there is no revision {revision} of item {item}")
+        return pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=CUT_SCHEMA)
+
+    def _cut(self, row: dict[str, Any]) -> dict[str, Any]:
+        content, title = row.pop("content"), row["title"]
+        spans = cut(content, title, self._encoder.count_tokens, self._max_tokens) or [Span(0, 0)]
+        texts = [content[span.start : span.end] for span in spans]
+        return row | {
+            "starts": [span.start for span in spans],
+            "ends": [span.end for span in spans],
+            "texts": texts,
+            "hashes": [text_hash(title, text) for text in texts],
+        }
+
+
+class VectorMaker:
+    """Gives the passages of a block their vectors: copied where one is stored, else encoded."""
+
+    def __init__(self, encoder: Encoder, stock: VectorStock | None) -> None:
+        """Take the encoder, and the stored vectors of its space, if there are any."""
+        self._encoder = encoder
+        self._stock = stock
+
+    def fill(self, table: pa.Table) -> tuple[pa.Table, BlockReport]:
+        """Return a cut block with its vectors (`STAGED_SCHEMA`), and the report."""
+        passages: dict[bytes, tuple[str, str]] = {}
+        rows = table.to_pylist()
+        for row in rows:
+            for key, text in zip(row["hashes"], row["texts"], strict=True):
+                passages.setdefault(key, (row["title"], text))
+        found, encoded = self._vectors(passages)
+        blobs = [np.stack([found[key] for key in row["hashes"]]).tobytes() for row in rows]
+        column = pa.array(blobs, pa.large_binary())
+        total = sum(len(row["hashes"]) for row in rows)
+        report = BlockReport(
+            revisions=len(rows),
+            passages=total,
+            encoded=encoded,
+            copied=total - encoded,
+            fingerprint=self._encoder.fingerprint,
+            dimension=self._encoder.dimension,
+        )
+        return table.append_column(STAGED_SCHEMA.field("vectors"), column), report
+
+    def _vectors(
+        self, passages: dict[bytes, tuple[str, str]]
+    ) -> tuple[dict[bytes, NDArray[np.float32]], int]:
+        found = {}
+        if self._stock is not None:
+            for key in passages:
+                row = self._stock.find(key)
+                if row is not None:
+                    found[key] = row
+        missing = [key for key in passages if key not in found]
+        if missing:
+            vectors = self._encoder.encode_passages([passages[key] for key in missing])
+            found |= dict(zip(missing, np.asarray(vectors, "<f4"), strict=True))
+        return found, len(missing)
+
+
+# ------------------------------------------------------------------- what Ray Data calls
+
+
+def _opened(order: EncodingOrder, encoder_config: EncoderConfig) -> Encoder:
+    encoder = open_encoder(encoder_config)
+    if order.fingerprint and encoder.fingerprint != order.fingerprint:
+        raise EncoderError(
+            f"the newest generation was encoded as {order.fingerprint[:12]}, the configured "
+            f"encoder is {encoder.fingerprint[:12]}: `octavo reindex --rebuild` encodes all anew"
+        )
+    return encoder
+
+
+def _maker(order: EncodingOrder, encoder: Encoder, stage: Stage) -> VectorMaker:
+    paths = [Path(path) for path in order.stock]
+    stock = VectorStock(stage.folder, paths) if paths else None
+    return VectorMaker(encoder, stock)
+
+
+def _keys(row: dict[str, NDArray[Any]]) -> list[Key]:
+    return [(ItemId(item), RevisionId(revision)) for item, revision in json.loads(row["keys"][0])]
+
+
+def _told(name: str, report: BlockReport) -> dict[str, NDArray[Any]]:
+    return {"block": np.array([name]), "report": np.array([report.encode()], object)}
+
+
+class CutAndEncode:
+    """Both steps in one actor: what a machine without a GPU runs."""
+
+    def __init__(self, order: EncodingOrder) -> None:
+        """Open store, encoder and stock."""
+        config = undump_config(order.config)
+        encoder = _opened(order, config.encoder)
+        self._stage = Stage(LocalStorage(config.root), order.job)
+        self._cutter = Cutter(config, encoder)
+        self._maker = _maker(order, encoder, self._stage)
+
+    def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Stage the block that a row names; return its report."""
+        name = str(row["block"][0])
+        table, report = self._maker.fill(self._cutter.cut(_keys(row)))
+        self._stage.put_block(name, table, report)
+        return _told(name, report)
+
+
+class Cut:
+    """The first step alone, on CPUs beside GPU encoders."""
+
+    def __init__(self, order: EncodingOrder) -> None:
+        """Open the store, and an encoder on the CPU that only counts tokens."""
+        config = undump_config(order.config)
+        encoder = _opened(order, config.encoder.model_copy(update={"device": "cpu"}))
+        self._cutter = Cutter(config, encoder)
+
+    def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the block's passages as one Arrow IPC file: one row is never split."""
+        table = self._cutter.cut(_keys(row))
+        return {"block": row["block"], "table": np.array([ipc_bytes(table)], object)}
+
+
+class Encode:
+    """The second step alone, on a GPU."""
+
+    def __init__(self, order: EncodingOrder) -> None:
+        """Open encoder and stock."""
+        config = undump_config(order.config)
+        self._stage = Stage(LocalStorage(config.root), order.job)
+        self._maker = _maker(order, _opened(order, config.encoder), self._stage)
+
+    def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Stage the block; return its report."""
+        name = str(row["block"][0])
+        cut_table = pa.ipc.open_file(pa.py_buffer(row["table"][0])).read_all()
+        table, report = self._maker.fill(cut_table)
+        self._stage.put_block(name, table, report)
+        return _told(name, report)
+
+
+def encode_blocks(
+    order: EncodingOrder, blocks: Iterable[Block]
+) -> Iterator[tuple[str, BlockReport]]:
+    """Run stage one over blocks with Ray Data; yield each block's name and report as it is staged.
+
+    Needs Ray. Encoders run in an actor pool of `jobs.encoder_actors`; with `jobs.gpus_per_encoder`
+    cutting gets a pool of its own.
+
+    Raises:
+        EncoderError: the encoder cannot be opened or is not the newest generation's.
+        StorageFullError: no space is left; staged blocks stay, the job can go on later.
+    """
+    import ray.data
+
+    config = undump_config(order.config)
+    items = [{"block": block.name, "keys": json.dumps(block.keys)} for block in blocks]
+    actors = min(config.jobs.encoder_actors, len(items))
+    pool = ray.data.ActorPoolStrategy(size=actors)
+    gpus = config.jobs.gpus_per_encoder
+    rows = ray.data.from_items(items, override_num_blocks=len(items))
+    shared: dict[str, Any] = {"fn_constructor_args": (order,), "batch_size": 1, "compute": pool}
+    if gpus:
+        rows = rows.map_batches(Cut, num_cpus=1, **shared)
+        rows = rows.map_batches(Encode, num_gpus=gpus, num_cpus=0, **shared)
+    else:
+        rows = rows.map_batches(CutAndEncode, num_cpus=1, **shared)
+    for row in rows.iter_rows():
+        yield str(row["block"]), BlockReport.decode(bytes(row["report"]))
+
+
+def top_up(encoder: EncoderConfig, sentences: Sequence[str]) -> NDArray[np.float32]:
+    """Encode reference sentences, in this process: float32 (n, dimension), unit rows."""
+    vectors = open_encoder(encoder).encode_passages([("", s) for s in sentences])
+    return np.asarray(vectors, np.float32)
