@@ -11,19 +11,18 @@ import importlib.metadata
 import shutil
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp import Client
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
 from engine.config import Config, dump_config
 from engine.errors import EngineError
-from engine.ids import BaseId, ItemId
+from engine.ids import BaseId
 from engine.store.storage import LocalStorage
 from engine.store.writer import StoreWriter
 from jobs import demo_visit
@@ -49,7 +48,8 @@ _ADDITION = """
 ## The lighthouse keeper
 
 Every generation has a lighthouse keeper: the person on the rota who reads `octavo status` in the
-morning and looks after what is pending. The lighthouse keeper's rota hangs beside the coffee machine.
+morning and looks after what is pending. The lighthouse keeper's rota hangs beside the coffee
+machine.
 """
 
 
@@ -187,27 +187,14 @@ def _ingested(stage: Stage, order: IngestOrder) -> IngestReport:
 
 def _visit(stage: Stage, server: DemoServer) -> None:
     stage.act("A visit, through a real MCP client over HTTP")
-    timings: list[float] = []
-
-    def play[T](part: Callable[[Visit], Awaitable[T]]) -> T:
-        async def connected() -> T:
-            async with Client(f"{server.url}/mcp") as client:
-                visit = Visit(client, stage.console, steps=play_state["steps"])
-                outcome = await part(visit)
-                play_state["steps"] = visit.steps
-                timings.extend(visit.timings)
-                return outcome
-
-        return asyncio.run(connected())
-
-    play_state = {"steps": 0}
-    older = play(_first_part)
-    stage.say("")
+    visit = Visit(f"{server.url}/mcp", stage.console)
+    older = visit.play(_first_part)
     _change_the_docs(stage)
-    newer = play(lambda visit: _second_part(visit, older))
+    newer = visit.play(lambda visiting: _second_part(visiting, older))
     began = time.perf_counter()
-    stage.writer().unpublish([ItemId(newer.item)], None)
-    play(lambda visit: demo_visit.gone_at_once(visit, newer, began))
+    stage.writer().unpublish([newer.item], None)
+    visit.play(lambda visiting: demo_visit.gone_at_once(visiting, newer, began))
+    timings = visit.timings
     stage.say(
         f"\n{len(timings)} calls of the tool, median {statistics.median(timings):.0f} ms, "
         f"slowest {max(timings):.0f} ms"

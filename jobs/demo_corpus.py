@@ -135,8 +135,8 @@ def _is_a_text(text: str) -> bool:
 
 def description(distribution: importlib.metadata.Distribution) -> Document | None:
     """Return the description (README) of a distribution, or None when it has none."""
-    text = distribution.metadata.get_payload()
-    if not isinstance(text, str) or not _is_a_text(text := text.strip()):
+    text = (distribution.metadata.get("Description") or "").strip()
+    if not _is_a_text(text):
         return None
     name, version = distribution.metadata["Name"], distribution.version
     title = f"{name} {version}"
@@ -175,7 +175,7 @@ def _in_order(
 ) -> list[importlib.metadata.Distribution]:
     named: dict[str, importlib.metadata.Distribution] = {}
     for distribution in distributions:
-        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        name = re.sub(r"[-_.]+", "-", distribution.metadata.get("Name") or "").lower()
         if name and name != "octavo":
             named.setdefault(name, distribution)
     places = {name: place for place, name in enumerate(PREFERRED)}

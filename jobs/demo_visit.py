@@ -9,8 +9,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcp import Client
@@ -22,6 +22,7 @@ from rich.text import Text
 
 from engine.contract import TOOL_NAME
 from engine.errors import OperatorError
+from engine.ids import ItemId, RevisionId
 from jobs.commands.rendering import harmless, plain
 
 _EXCERPT_CHARS = 160
@@ -52,8 +53,8 @@ def expect(fulfilled: bool, promise: str) -> None:
 class Address:
     """What opens one text: an item, a revision, and a place in it."""
 
-    item: str
-    revision: str
+    item: ItemId
+    revision: RevisionId
     offset: int
     excerpt: str
 
@@ -74,21 +75,39 @@ class Reply:
         return found
 
 
-@dataclass(slots=True)
 class Visit:
     """One visitor: an MCP client, and the terminal where the conversation is shown.
 
     Attributes:
-        client: connected to the server.
         console: where to show it.
         steps: how many steps were shown.
         timings: the milliseconds of every call.
     """
 
-    client: Client
-    console: Console
-    steps: int = 0
-    timings: list[float] = field(default_factory=list)
+    def __init__(self, url: str, console: Console) -> None:
+        """Name the server's MCP endpoint. Nothing is connected before `play`."""
+        self.console = console
+        self.steps = 0
+        self.timings: list[float] = []
+        self._url = url
+        self._client: Client | None = None
+
+    def play[T](self, part: Callable[[Visit], Awaitable[T]]) -> T:
+        """Connect, play a part of the visit, disconnect; return what the part returns."""
+
+        async def connected() -> T:
+            async with Client(self._url) as client:
+                self._client = client
+                return await part(self)
+
+        return asyncio.run(connected())
+
+    @property
+    def client(self) -> Client:
+        """Return the connected client; only inside a part."""
+        if self._client is None:
+            raise ValueError("a visit is connected only while a part is played")
+        return self._client
 
     def heading(self, title: str, why: str) -> None:
         """Begin a step."""
@@ -168,8 +187,8 @@ def _number(score: float | None) -> str:
 def address_of(result: Mapping[str, Any]) -> Address:
     """Return what opens a result."""
     return Address(
-        str(result["knowledge_item_id"]),
-        str(result["knowledge_revision_id"]),
+        ItemId(result["knowledge_item_id"]),
+        RevisionId(result["knowledge_revision_id"]),
         int(result["excerpt_offset"]),
         str(result["excerpt"]),
     )
