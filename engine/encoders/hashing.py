@@ -23,6 +23,24 @@ _FEATURE_CHARS = 64
 _REMEMBERED_WORDS = 50_000
 
 
+_ROOT_UNIT = 256
+"""Roots of counts are rounded to this fraction, so that sums are exact in float64."""
+
+_SHARED = 0.1
+"""Share of a vector's length that every vector has in common."""
+
+
+def _pieces(text: str) -> list[str]:
+    words: list[str] = _FEATURE_WORD.findall(text.casefold())
+    if all(len(word) <= _FEATURE_CHARS for word in words):
+        return words
+    return [
+        word[start : start + _FEATURE_CHARS]
+        for word in words
+        for start in range(0, len(word), _FEATURE_CHARS)
+    ]
+
+
 class HashingEncoder:
     """Hashes words and their character trigrams into signed buckets.
 
@@ -74,28 +92,44 @@ class HashingEncoder:
         return self._encode(inputs, "passage")
 
     def _encode(self, texts: Sequence[str], what: str) -> Vectors:
-        rows = np.zeros((len(texts), self._dimension), np.float64)
+        """Sum whole numbers only, so that neither order nor neighbours can change a bit."""
+        vocabulary: dict[str, int] = {}
+        codes: list[int] = []
+        sizes = np.zeros(len(texts), np.int64)
         for row, text in enumerate(texts):
-            rows[row] = self._row(text)
+            pieces = _pieces(text)
+            codes.extend([vocabulary.setdefault(piece, len(vocabulary)) for piece in pieces])
+            sizes[row] = len(pieces)
+        rows = np.zeros((len(texts), self._dimension), np.float64)
+        if vocabulary:
+            places = np.repeat(np.arange(len(texts)), sizes) * len(vocabulary) + np.array(codes)
+            pairs, counts = np.unique(places, return_counts=True)
+            self._add(rows, list(vocabulary), pairs, counts)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        rows[:, 0] = np.where(lengths > 0.0, _SHARED * lengths, 1.0)
         return unit_rows(rows, what)
 
-    def _row(self, text: str) -> NDArray[np.float64]:
-        counts: dict[str, int] = {}
-        for word in _FEATURE_WORD.findall(text.casefold()):
-            for start in range(0, len(word), _FEATURE_CHARS):
-                piece = word[start : start + _FEATURE_CHARS]
-                counts[piece] = counts.get(piece, 0) + 1
-        row = np.zeros(self._dimension, np.float64)
-        if counts:
-            found = [self._word(word) for word in counts]
-            dampened = np.sqrt(np.fromiter(counts.values(), np.float64, len(counts)))
-            buckets = np.concatenate([buckets for buckets, _ in found])
-            sizes = np.fromiter((len(buckets) for buckets, _ in found), np.int64, len(found))
-            weights = np.concatenate([weights for _, weights in found])
-            weights = weights * np.repeat(dampened, sizes)
-            row = np.bincount(buckets, weights, minlength=self._dimension)
-        row[0] = 0.1 * np.sqrt(row @ row) if row.any() else 1.0
-        return row
+    def _add(
+        self,
+        rows: NDArray[np.float64],
+        vocabulary: list[str],
+        pairs: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Add the features of each (row, word) pair, dampened by the root of its count."""
+        found = [self._word(word) for word in vocabulary]
+        buckets = np.concatenate([buckets for buckets, _ in found])
+        weights = np.concatenate([weights for _, weights in found])
+        sizes = np.fromiter((len(buckets) for buckets, _ in found), np.int64, len(found))
+        starts = np.cumsum(sizes) - sizes
+        owner, word = np.divmod(pairs, len(vocabulary))
+        each = sizes[word]
+        ends = np.cumsum(each)
+        taken = np.arange(ends[-1]) - np.repeat(ends - each - starts[word], each)
+        cells = np.repeat(owner * self._dimension, each) + buckets[taken]
+        roots = np.rint(np.sqrt(counts) * _ROOT_UNIT)
+        values = weights[taken] * np.repeat(roots, each)
+        rows += np.bincount(cells, values, minlength=rows.size).reshape(rows.shape)
 
     def _word(self, word: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         known = self._features.get(word)

@@ -6,6 +6,7 @@ every span is then measured as it will be encoded, and split further where the e
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,16 @@ _PUNCTUATION = str.maketrans(
 """Punctuation that semchunk does not know, as what it knows: one code point for one."""
 
 
+_CLAUSE = re.compile(r"[^.,!?;:()\[\]]*[.,!?;:()\[\]]*")
+
+_CJK = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_SPACE_BESIDE_CJK = re.compile(rf"(?<=[{_CJK}]) | (?=[{_CJK}])")
+_JOINER = "\u2060"
+"""Stands for a space beside a CJK character, which is no better a place to cut than any other."""
+
+_ENOUGH = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A half-open range of code points of a content."""
@@ -39,38 +50,68 @@ class Span:
 
 
 class _Estimator:
-    """Token counts of texts as sums over their words, remembered while one content is cut."""
+    """Token counts of texts as sums over words and clauses, remembered while a content is cut."""
 
     def __init__(self, count_tokens: TokenCounter, overhead: int, budget: int) -> None:
         self._count_tokens = count_tokens
         self._overhead = overhead
         self._budget = budget
-        self._known: dict[str, int] = {}
+        self._after_mark = count_tokens(["."])[0]
+        self._words: dict[str, int] = {}
+        self._clauses: dict[str, int] = {}
 
-    def prime(self, content: str) -> None:
-        """Count the short words of a content in batches."""
-        words = sorted({word for word in content.split() if len(word) <= _WORD_CHARS})
-        for batch in _batches(words):
-            for word, count in zip(batch, self._count_tokens(batch), strict=True):
-                self._known[word] = max(1, count - self._overhead)
+    def prime(self, text: str) -> None:
+        """Count the words and clauses of a text in batches."""
+        words: set[str] = set()
+        clauses: set[str] = set()
+        for word in text.split():
+            if len(word) <= _WORD_CHARS:
+                words.add(word)
+            else:
+                clauses.update(c for c in _CLAUSE.findall(word) if len(c) <= _WORD_CHARS)
+        for batch in _batches(sorted(words)):
+            counts = self._count_tokens(batch)
+            self._words |= {
+                w: max(1, n - self._overhead) for w, n in zip(batch, counts, strict=True)
+            }
+        for batch in _batches(sorted(clauses)):
+            counts = self._count_tokens(["." + clause for clause in batch])
+            self._clauses |= {
+                c: max(1, n - self._after_mark) for c, n in zip(batch, counts, strict=True)
+            }
 
     def __call__(self, text: str) -> int:
-        known = self._known
+        """Return about how many tokens a text has; the same for the same text."""
         total = 0
         for word in text.split():
-            count = known.get(word)
-            total += self._measure(word) if count is None else count
+            if len(word) > _WORD_CHARS:
+                total += self._long(word)
+                continue
+            count = self._words.get(word)
+            if count is None:
+                count = max(1, self._count_tokens([word])[0] - self._overhead)
+                self._words[word] = count
+            total += count
         if len(text) == 1:  # semchunk would split a single character for ever
             return min(total, self._budget)
         return total
 
-    def _measure(self, word: str) -> int:
-        head = word[: 16 * (self._budget + 1)]
-        count = max(1, self._count_tokens([head])[0] - self._overhead)
-        if len(head) < len(word):
-            return max(count * len(word) // len(head), self._budget + 1)
-        if len(word) <= _WORD_CHARS:
-            self._known[word] = count
+    def _long(self, word: str) -> int:
+        total = 0
+        for clause in _CLAUSE.findall(word):
+            count = self._clauses.get(clause)
+            total += self._clause(clause) if count is None else count
+            if total > _ENOUGH * self._budget:  # far too much, however much
+                return total
+        return total
+
+    def _clause(self, clause: str) -> int:
+        head = clause[: 16 * (self._budget + 1)]
+        count = max(1, self._count_tokens(["." + head])[0] - self._after_mark)
+        if len(head) < len(clause):
+            return max(count * len(clause) // len(head), self._budget + 1)
+        if len(clause) <= _WORD_CHARS:
+            self._clauses[clause] = count
         return count
 
 
@@ -98,10 +139,10 @@ def cut(content: str, title: str, count_tokens: TokenCounter, max_tokens: int) -
     overhead, headed = count_tokens(["", passage_input(head, "")])
     budget = max(1, max_tokens - headed)
     estimate = _Estimator(count_tokens, overhead, budget)
-    softened = content.translate(_PUNCTUATION)
+    softened = _SPACE_BESIDE_CJK.sub(_JOINER, content.translate(_PUNCTUATION))
     estimate.prime(softened)
     drafts = _pack(_drafts(softened, estimate, budget), softened, estimate, budget)
-    spans = list(_whole_clusters(content, drafts))
+    spans = list(_whole_clusters(content, _trimmed(content, drafts)))
     return _measured(content, head, spans, count_tokens, max_tokens)
 
 
@@ -148,6 +189,11 @@ def _stripped(text: str, start: int, end: int) -> Iterator[Span]:
     if body:
         first = start + len(piece) - len(piece.lstrip())
         yield Span(first, first + len(body))
+
+
+def _trimmed(content: str, spans: Iterable[Span]) -> Iterator[Span]:
+    for span in spans:
+        yield from _stripped(content, span.start, span.end)
 
 
 def _pack(spans: Iterable[Span], text: str, estimate: _Estimator, budget: int) -> Iterator[Span]:
