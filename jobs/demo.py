@@ -6,7 +6,6 @@ started, unless it is asked to leave the server running.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import shutil
 import statistics
