@@ -10,7 +10,7 @@ from typing import Any
 from engine.authorization import Principal, require_read
 from engine.contract import SearchRequest, parse_request, render_search, render_window
 from engine.errors import RuntimeDisabledError
-from engine.search.coordinator import Coordinator
+from engine.search.coordinator import Coordinator, Ranking
 from engine.search.read import Reader
 from engine.store.runtime import RuntimeSwitch
 
@@ -65,6 +65,13 @@ class Knowledge:
             return render_search(ranking.results, ranking.coverage)
         return render_window(await self._reader.read(request, principal))
 
+    async def rank(self, request: SearchRequest, principal: Principal) -> Ranking:
+        """Answer one ranked search without rendering it, at any limit.
+
+        For programs of the operator (benchmarks measure R@100); a door calls `answer`.
+        """
+        return await self._coordinator.search(request, principal)
+
     async def _answers(self) -> bool:
         now = time.monotonic()
         if now - self._enabled_at >= SWITCH_AGE_S:
@@ -73,8 +80,9 @@ class Knowledge:
         return self._enabled
 
     async def ready(self) -> bool:
-        """Say whether a search could be answered now: the catalog is confirmed and a generation,
-        if the store has one, is open in every group that answers.
+        """Say whether a search could be answered now.
+
+        That is: the catalog is confirmed, and the store's generation, if it has one, is open.
         """
         return await self._coordinator.ready()
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
-def _one(value: object) -> int:
+def _one(_: object) -> int:
     return 1
 
 
-class BoundedCache(Generic[K, V]):
+class BoundedCache[K: Hashable, V]:
     """Keeps values up to a total weight."""
 
     def __init__(self, capacity: int, weigh: Callable[[V], int] = _one) -> None:

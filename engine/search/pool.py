@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.ids import ItemId, ShardId
+from engine.index.statistics import LEXICAL_RELATIVE_ERROR
 from engine.search.request import Candidates, Float64, Frontier, Int32, Positions
 
 Place = tuple[int, int, int]
 """Shard, segment in the shard, ordinal in the segment."""
-
-_FLOAT32_STEP = 2.0**-24
-_STEPS_PER_TERM = 32
-"""Roundings of Lucene's float32 arithmetic in one term's weight, generously counted.
-
-Weight, length norm and saturation are a dozen roundings; each moves the term's score by at most
-one step of its bound, because x / (1 + x) never grows a relative error of x.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +31,7 @@ class FieldBound:
     @staticmethod
     def of(upper: float) -> FieldBound:
         """Return the bound of a field whose least upper bound is `upper`."""
-        return FieldBound(upper, _STEPS_PER_TERM * _FLOAT32_STEP * upper)
+        return FieldBound(upper, LEXICAL_RELATIVE_ERROR * upper)
 
 
 _NOTHING = FieldBound(0.0, 0.0)
@@ -96,6 +89,14 @@ class Pool:
         """Return the greatest cosine each shard may have left out; None: it returned all."""
         return {shard: frontier.semantic for shard, frontier in self.frontiers.items()}
 
+    def without_frontiers(self, shards: Collection[ShardId]) -> Pool:
+        """Return the pool as if some shards had left nothing out."""
+        kept = {
+            shard: Frontier() if shard in shards else frontier
+            for shard, frontier in self.frontiers.items()
+        }
+        return replace(self, frontiers=kept)
+
     def place(self, row: int) -> Place:
         """Return where the passage of a row lies."""
         return int(self.shards[row]), int(self.segments[row]), int(self.ordinals[row])
@@ -124,8 +125,12 @@ def _widened(frontier: Frontier, fields: Mapping[str, FieldBound]) -> Frontier:
     return Frontier(lexical, frontier.semantic)
 
 
-def _joined(parts: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
-    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+def _integers(parts: Sequence[Int32]) -> Int32:
+    return np.concatenate([np.empty(0, np.int32), *parts])
+
+
+def _floats(parts: Sequence[Float64]) -> Float64:
+    return np.concatenate([np.empty(0, np.float64), *parts])
 
 
 def gather(
@@ -153,26 +158,26 @@ def gather(
         known = [fields.get(name, _NOTHING) for name in part.field_names]
         bounds.append(np.array([bound.upper for bound in known], np.float64)[part.fields])
         errors.append(np.array([bound.error for bound in known], np.float64)[part.fields])
-    lexical = _joined([part.lexical for part in found], np.float64)
-    error = np.where(lexical > 0.0, _joined(errors, np.float64), 0.0)
+    lexical = _floats([part.lexical for part in found])
+    error = np.where(lexical > 0.0, _floats(errors), 0.0)
     pool = Pool(
-        shards=_joined(shards, np.int32),
-        segments=_joined([part.segments for part in found], np.int32),
-        ordinals=_joined([part.ordinals for part in found], np.int32),
-        items=_joined(items, np.int32),
-        starts=_joined([part.starts for part in found], np.int32),
-        bounds=_joined(bounds, np.float64),
+        shards=_integers(shards),
+        segments=_integers([part.segments for part in found]),
+        ordinals=_integers([part.ordinals for part in found]),
+        items=_integers(items),
+        starts=_integers([part.starts for part in found]),
+        bounds=_floats(bounds),
         low=np.maximum(lexical - error, 0.0),
         high=lexical + error,
-        semantic=_joined([part.semantic for part in found], np.float64),
+        semantic=_floats([part.semantic for part in found]),
         item_ids=tuple(names),
         item_shards=item_shards,
         frontiers={part.shard: _widened(part.frontier, fields) for part in found},
         fields=fields,
     )
     if exact:
-        places = zip(pool.shards.tolist(), pool.segments.tolist(), pool.ordinals.tolist())
-        for row, place in enumerate(places):
-            if place in exact:
-                pool.low[row] = pool.high[row] = exact[place]
+        for row in range(len(pool)):
+            score = exact.get(pool.place(row))
+            if score is not None:
+                pool.low[row] = pool.high[row] = score
     return pool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import orjson
@@ -45,7 +45,6 @@ _PREFIX = struct.Struct("<4sI")
 _ALIGN = 8
 _DTYPES = {name: np.dtype(f"<{name}") for name in ("i4", "f4", "f8")}
 
-A = TypeVar("A", bound=Answer)
 Body = dict[str, Any]
 
 
@@ -177,6 +176,7 @@ def _read_search(reader: _Reader) -> SearchQuery:
 def pack_question(question: Question) -> bytes:
     """Pack a question into one frame."""
     writer = _Writer()
+    body: Body
     match question:
         case StatisticsQuery():
             kind, body = (
@@ -235,7 +235,7 @@ _QUESTIONS: dict[str, Callable[[_Reader], Question]] = {
     "search?": _read_search,
     "refine?": _read_refine_query,
     "hydrate?": _read_hydrate_query,
-    "generations?": lambda reader: GenerationsQuery(),
+    "generations?": lambda _: GenerationsQuery(),
 }
 
 
@@ -375,7 +375,7 @@ _ANSWERS: dict[str, Callable[[_Reader], Answer]] = {
 }
 
 
-def unpack_answer(frame: bytes, kind: type[A]) -> A:
+def unpack_answer[A: Answer](frame: bytes, kind: type[A]) -> A:
     """Return the answer that a frame carries.
 
     Args:
@@ -393,4 +393,4 @@ def unpack_answer(frame: bytes, kind: type[A]) -> A:
     answer = None if read is None else read(reader)
     if not isinstance(answer, kind):
         raise FrameError(f"a frame of kind {reader.kind!r} is not {kind.__name__}")
-    return cast(A, answer)
+    return answer
