@@ -10,6 +10,7 @@ from ray import serve as rayserve
 
 from engine.config import undump_config
 from engine.encoders.opening import open_encoder
+from serve.loopback import keep_replica_local
 
 BATCH = 32
 BATCH_WAIT_S = 0.003
@@ -20,6 +21,7 @@ class EncoderDeployment:
 
     def __init__(self, config_text: str) -> None:
         """Open the encoder of the configuration, as `dump_config` wrote it."""
+        keep_replica_local()
         self._encoder = open_encoder(undump_config(config_text).encoder)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoder")
 

@@ -7,6 +7,7 @@ import asyncio
 from engine.config import undump_config
 from engine.errors import InternalError
 from engine.local import open_follower
+from serve.loopback import keep_replica_local
 
 
 class GroupDeployment:
@@ -24,6 +25,7 @@ class GroupDeployment:
             position: which group this is, 0..groups - 1.
             groups: how many there are.
         """
+        keep_replica_local()
         config = undump_config(config_text)
         self._follower = open_follower(config, position=position, groups=groups)
         self._follower.start()

@@ -1,65 +1,28 @@
-"""The ingress: the doors, the guard, and the coordinator, as one ASGI application on a replica."""
+"""The ingress deployment: the coordinator and the doors, on a replica."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import serve as rayserve
 from ray.serve.handle import DeploymentHandle
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from engine.config import Config, undump_config
+from engine.config import undump_config
 from engine.encoders.opening import open_encoder
 from engine.errors import InternalError
 from engine.local import open_follower, open_knowledge
 from engine.search.answering import Knowledge
 from engine.search.client import GroupClient
 from engine.search.encoding import LocalQueryEncoder, QueryEncoder
-from serve.auth import Credentials, StaticTokens
+from serve.auth import StaticTokens
 from serve.clients import group_client, remote_encoder
-from serve.door import Answers, Door
-from serve.guard import Guard, Names, StripHeaders
-from serve.http import OPEN_PATHS, HttpDoor
-from serve.mcp_door import PATH, McpDoor
+from serve.doors import build_app
+from serve.loopback import keep_replica_local
 
 _ENCODER_PATIENCE_S = 60.0
-
-
-def build_app(
-    answers: Answers, config: Config, credentials: Credentials | None = None
-) -> Starlette:
-    """Join the doors into one application; its life span must be run.
-
-    Args:
-        answers: what is served; the caller closes it.
-        config: the tree; of it `serve`.
-        credentials: None: everybody is anonymous, for loopback only.
-    """
-    door = Door(answers, config.serve.max_ongoing_requests)
-    limit = config.serve.max_body_bytes
-    mcp_door = McpDoor(door, max_body_bytes=limit)
-    http_door: ASGIApp = HttpDoor(door, max_body_bytes=limit)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:  # noqa: ARG001  Starlette's shape
-        async with mcp_door.running():
-            yield
-
-    names = Names.of(config.serve.host, config.serve.allowed_hosts, config.serve.allowed_origins)
-    return Starlette(
-        routes=[Route(PATH, mcp_door), Mount("/", http_door)],
-        middleware=[
-            Middleware(StripHeaders),
-            Middleware(Guard, names=names, credentials=credentials, open_paths=OPEN_PATHS),
-        ],
-        lifespan=lifespan,
-    )
 
 
 @rayserve.ingress()
@@ -81,6 +44,7 @@ class IngressDeployment:
             groups: the shard groups that are deployments; empty: one group, in this process.
             encoder: the encoder deployment; None: an encoder in this process.
         """
+        keep_replica_local()
         self._config = undump_config(config_text)
         self._credentials = None if tokens is None else StaticTokens(Path(tokens))
         position = None if groups else 0

@@ -55,6 +55,11 @@ def check_configuration(config: Config, tokens: Path | None) -> None:
     runtime.require_free_port(host, wanted.port)
 
 
+def absolute(root: str) -> str:
+    """Return a store's root as workers see it, whose working directory is another. URIs stay."""
+    return root if "://" in root else str(Path(root).absolute())
+
+
 def _answers(url: str) -> int | None:
     """Return the status of a GET, or None when nobody answers."""
     try:
@@ -136,6 +141,7 @@ def launch(config: Config, tokens: Path | None = None) -> Server:
         OperatorError: it did not come up; what was started is stopped.
     """
     check_configuration(config, tokens)
+    config = config.model_copy(update={"root": absolute(config.root)})
     preparation = runtime.prepare(config)
     server = Server(config, preparation)
     try:

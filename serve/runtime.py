@@ -233,7 +233,7 @@ def stop_ray(preparation: Preparation) -> None:
         from ray import serve as rayserve
 
         if ray.is_initialized():
-            rayserve.shutdown()
+            rayserve.shutdown()  # type: ignore[no-untyped-call]  # Ray left it without types
             started |= processes.descendants(os.getpid())
             ray.shutdown()
     processes.reap(started)
