@@ -46,7 +46,9 @@ def java_text(text: str) -> str:
     """Return a text that Java can take: lone surrogates and NUL become U+FFFD."""
     if text.isascii():
         return text.replace("\0", "\ufffd") if "\0" in text else text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    )
 
 
 def analyzer(field: str) -> Any:
@@ -62,7 +64,9 @@ def analyzer(field: str) -> Any:
             if spec is None:
                 raise KeyError(field)
             java_class = jnius().autoclass(spec.analyzer)
-            _analyzers[field] = getattr(java_class, spec.factory)() if spec.factory else java_class()
+            _analyzers[field] = (
+                getattr(java_class, spec.factory)() if spec.factory else java_class()
+            )
         return _analyzers[field]
 
 

@@ -140,7 +140,7 @@ def _boot(heap_mb: int) -> Any:
         with _java_home(runtime.home):
             import jnius as bridge  # starts the JVM
     # jnius raises bare Exception from its C part when the JVM refuses to start.
-    except Exception as error:  # noqa: BLE001 -- the only class it has
+    except Exception as error:
         line = (str(error).splitlines() or ["unknown"])[0]
         raise JavaError(f"the JVM of {runtime.home} did not start: {line}") from error
     return bridge

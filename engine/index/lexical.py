@@ -89,9 +89,9 @@ def _term_query(field_name: str, term: str) -> Any:
 def _decode_heap(codes: Sequence[int]) -> tuple[Int32, Float32]:
     """Decode Lucene's `DocScoreEncoder`: sortable float bits above, MAX_VALUE - doc below.
 
-    Unused places hold the code of (MAX_VALUE, negative infinity). The first element is no place.
+    Unused places hold the code of (MAX_VALUE, negative infinity), elements outside the heap 0.
     """
-    packed = np.sort(np.array(codes[1:], dtype=np.int64))[::-1]
+    packed = np.sort(np.array(codes, dtype=np.int64))[::-1]
     bits = (packed >> 32).astype(np.int32)
     scores = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int32).view(np.float32)
     ordinals = (_NO_MORE - (packed & 0xFFFFFFFF)).astype(np.int32)
@@ -115,8 +115,7 @@ class LexicalIndex:
         counts = {name: int(self._leaf.getDocCount(name)) for name in FIELD_NAMES}
         self.fields: tuple[str, ...] = tuple(name for name in FIELD_NAMES if counts[name])
         self._totals = {
-            name: (counts[name], int(self._leaf.getSumTotalTermFreq(name)))
-            for name in self.fields
+            name: (counts[name], int(self._leaf.getSumTotalTermFreq(name))) for name in self.fields
         }
 
     @classmethod
@@ -315,9 +314,7 @@ class LexicalIndex:
                     counts[row, column] = frequency
         return counts[inverse]
 
-    def _postings(
-        self, field_name: str, term: str, places: Sequence[int]
-    ) -> list[tuple[int, int]]:
+    def _postings(self, field_name: str, term: str, places: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, frequency) for each of the ascending `places` that holds the term."""
         postings = self._leaf.postings(self._java.Term(field_name, term), _FREQS)
         if postings is None:
@@ -331,3 +328,14 @@ class LexicalIndex:
             elif current == _NO_MORE:
                 break
         return found
+
+    def norms(self, field_name: str) -> list[tuple[int, int]]:
+        """Return (ordinal, length byte 0..255) of every passage of a field, ascending."""
+        with java_failures("reading lengths"):
+            values = self._leaf.getNormValues(field_name)
+            found: list[tuple[int, int]] = []
+            if values is None:
+                return found
+            while (ordinal := values.nextDoc()) != _NO_MORE:
+                found.append((int(ordinal), int(values.longValue()) & 0xFF))
+            return found
