@@ -177,6 +177,10 @@ class _Change:
     rows: pa.Table
 
 
+_SCHEMAS = {"bases": BASES_SCHEMA, "items": ITEMS_SCHEMA, "publications": PUBLICATIONS_SCHEMA}
+_UNCHANGED = {name: _Change(False, schema.empty_table()) for name, schema in _SCHEMAS.items()}
+
+
 class CatalogFolder:
     """Follows the three state tables and folds them. Not thread-safe: its owner locks."""
 
@@ -184,13 +188,7 @@ class CatalogFolder:
         """Start empty; the first `advance` loads the tables."""
         self._storage = storage
         self._counters = ReadCounters()
-        names = ("bases", "items", "publications")
-        self._followers = {name: Follower(CommitLog(storage, name)) for name in names}
-        self._schemas = {
-            "bases": BASES_SCHEMA,
-            "items": ITEMS_SCHEMA,
-            "publications": PUBLICATIONS_SCHEMA,
-        }
+        self._followers = {name: Follower(CommitLog(storage, name)) for name in _SCHEMAS}
         self._catalog = Catalog(
             "",
             {},
@@ -248,6 +246,8 @@ class CatalogFolder:
         follower = self._followers[name]
         for _ in range(_RELOADS):
             advance = follower.advance(to)
+            if not advance.reset and not advance.added:
+                return _UNCHANGED[name]
             try:
                 return _Change(advance.reset, self._read(name, advance))
             except FileNotFoundError:
@@ -256,13 +256,13 @@ class CatalogFolder:
         raise StoreError(f"files of table {name} vanish as they are read: is a vacuum running?")
 
     def _read(self, name: str, advance: Advance) -> pa.Table:
-        schema = self._schemas[name]
+        schema = _SCHEMAS[name]
         parts = [part for file in advance.added for part in self._parts(name, file)]
         return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
 
     def _parts(self, name: str, file: DataFile) -> Iterator[pa.Table]:
         path = self._storage.local_path(f"{self._storage.table_key(name)}/{file.path}")
-        names = self._schemas[name].names
+        names = _SCHEMAS[name].names
         return (rows for _, rows in read_groups(path, self._counters, None, names))
 
 
