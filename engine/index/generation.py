@@ -28,14 +28,19 @@ from engine.store.log import DataFile, Follower
 from engine.store.storage import Storage
 from engine.store.tables import MAX_TRIES, Table, TableSpec, contention, pause
 
+
+def _required(name: str, kind: pa.DataType) -> pa.Field[Any]:
+    return pa.field(name, kind, nullable=False)
+
+
 _SEGMENT = pa.struct(
     [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("shard", pa.int32(), nullable=False),
-        pa.field("passages", pa.int64(), nullable=False),
-        pa.field("entries", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("manifest_sha256", pa.string(), nullable=False),
+        _required("name", pa.string()),
+        _required("shard", pa.int32()),
+        _required("passages", pa.int64()),
+        _required("entries", pa.int64()),
+        _required("size_bytes", pa.int64()),
+        _required("manifest_sha256", pa.string()),
     ]
 )
 
@@ -43,16 +48,16 @@ GENERATIONS = TableSpec(
     "generations",
     pa.schema(
         [
-            pa.field("number", pa.int64(), nullable=False),
-            pa.field("shards", pa.int32(), nullable=False),
-            pa.field("encoder", pa.string(), nullable=False),
-            pa.field("dimension", pa.int32(), nullable=False),
-            pa.field("passages_config", pa.string(), nullable=False),
-            pa.field("analyzers", pa.string(), nullable=False),
-            pa.field("reference_path", pa.string(), nullable=False),
-            pa.field("reference_sha256", pa.string(), nullable=False),
-            pa.field("created_at", pa.string(), nullable=False),
-            pa.field("segments", pa.list_(_SEGMENT), nullable=False),
+            _required("number", pa.int64()),
+            _required("shards", pa.int32()),
+            _required("encoder", pa.string()),
+            _required("dimension", pa.int32()),
+            _required("passages_config", pa.string()),
+            _required("analyzers", pa.string()),
+            _required("reference_path", pa.string()),
+            _required("reference_sha256", pa.string()),
+            _required("created_at", pa.string()),
+            _required("segments", pa.list_(_SEGMENT)),
         ]
     ),
     sort_by=("number",),
@@ -116,9 +121,8 @@ class GenerationRecord:
 
 
 def _row_of(record: GenerationRecord) -> dict[str, Any]:
-    row = {
-        name: getattr(record, name) for name in GENERATIONS.schema.names if hasattr(record, name)
-    }
+    names = GENERATIONS.schema.names
+    row = {name: getattr(record, name) for name in names if hasattr(record, name)}
     row["analyzers"] = orjson.dumps(dict(record.analyzers), option=orjson.OPT_SORT_KEYS).decode()
     row["reference_path"], row["reference_sha256"] = record.reference.path, record.reference.sha256
     row["segments"] = [asdict(segment) for segment in record.segments]
@@ -229,7 +233,8 @@ class GenerationLog:
         self._records |= self._read(found.added)
 
     def _made(self) -> bool:
-        return self._storage.exists(f"{self._storage.table_key(GENERATIONS.name)}/_delta_log")
+        commits = self._storage.list(f"{self._storage.table_key(GENERATIONS.name)}/_delta_log")
+        return any(name.endswith(".json") for name in commits)
 
     def _read(self, files: Iterable[DataFile]) -> dict[int, GenerationRecord]:
         records = {}
