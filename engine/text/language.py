@@ -12,7 +12,7 @@ LANGUAGES = ("de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "
 UNDETERMINED = "und"
 """ISO 639-2 code of a text without letters, or of none of these languages."""
 
-_PREFIX_CHARS = 2_000
+_PREFIX_CHARS = 1_000
 
 
 class LanguageDetector:
@@ -27,7 +27,7 @@ class LanguageDetector:
         """Return the ISO 639-1 code of a text, lower case, or `und`.
 
         Args:
-            content: any text; its first 2,000 characters decide.
+            content: any text; its first 1,000 characters decide.
             title: stands before the content, if given.
         """
         text = f"{title}\n{content[:_PREFIX_CHARS]}"
