@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,17 @@ _BLOCK_BYTES = 32 * 2**20
 _LEAST_CPUS = 4
 """Declared even on a smaller machine: an actor pool and its sources must fit side by side."""
 
+_NODE = "127.0.0.2" if sys.platform.startswith("linux") else "127.0.0.1"
+"""A loopback address that Ray does not replace by one that others can reach."""
+
+_OWN: ContextVar[bool] = ContextVar("own", default=False)
+"""Whether the Ray of this context was started by `joined`, and runs nothing but jobs."""
+
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "disabled",  # loopback only, and else Ray writes ~/.ray/auth_token
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # its C++ speaks on the driver's standard error
 }
 
 
@@ -39,8 +47,8 @@ class ClusterError(OperatorError):
 
 
 @contextmanager
-def joined(config: JobsConfig) -> Iterator[None]:
-    """Be connected to Ray inside the block.
+def joined(config: JobsConfig) -> Iterator[bool]:
+    """Be connected to Ray inside the block; yield whether only jobs run on it.
 
     Uses the Ray this process is already connected to; else joins `config.address`; else starts a
     private local one, without dashboard, in a temporary directory with a short path (Ray's sockets
@@ -49,25 +57,49 @@ def joined(config: JobsConfig) -> Iterator[None]:
     Raises:
         ClusterError: the cluster at `config.address` cannot be reached.
     """
-    os.environ.update({name: os.environ.get(name, text) for name, text in _ENVIRONMENT.items()})
-    import ray
+    with _environment({**_ENVIRONMENT, **({} if config.address else _private_token())}):
+        import ray
 
-    if ray.is_initialized():
-        _quieten()
-        yield
-        return
-    private = None if config.address else _private_directory()
+        if ray.is_initialized():
+            _quieten()
+            yield _OWN.get()
+            return
+        private = None if config.address else _private_directory()
+        try:
+            if private is None:
+                _join(str(config.address))
+            else:
+                _start(config.cpus, private)
+            _quieten()
+            token = _OWN.set(private is not None)
+            try:
+                yield private is not None
+            finally:
+                _OWN.reset(token)
+        finally:
+            ray.shutdown()
+            if private is not None:
+                shutil.rmtree(private, ignore_errors=True)
+
+
+def _private_token() -> dict[str, str]:
+    """Return the settings of a token of this cluster alone.
+
+    Ray's ports run code for whoever reaches them, other users of the machine included.
+    """
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set variables inside the block, those aside that are set already; Ray reads them at start."""
+    added = {name: text for name, text in settings.items() if name not in os.environ}
+    os.environ.update(added)
     try:
-        if private is None:
-            _join(str(config.address))
-        else:
-            _start(config.cpus, private)
-        _quieten()
         yield
     finally:
-        ray.shutdown()
-        if private is not None:
-            shutil.rmtree(private, ignore_errors=True)
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _start(cpus: int | None, private: Path) -> None:
@@ -81,6 +113,7 @@ def _start(cpus: int | None, private: Path) -> None:
         log_to_driver=False,
         logging_level=logging.ERROR,
         configure_logging=False,
+        _node_ip_address=_NODE,
         _temp_dir=str(private),
     )
 
@@ -108,13 +141,14 @@ def _quieten() -> None:
     import ray.data
 
     for name in ("ray", "ray.data"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.target_max_block_size = _BLOCK_BYTES
     context.min_parallelism = 1
     context.enable_auto_log_stats = False
+    context.raise_original_map_exception = True  # wrapped, it would lose its type
 
 
 def _private_directory() -> Path:

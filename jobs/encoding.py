@@ -20,8 +20,10 @@ from engine.encoders.encoder import Encoder
 from engine.encoders.opening import open_encoder
 from engine.errors import EncoderError, NotFoundError
 from engine.ids import ItemId, RevisionId
+from engine.store.layout import REVISIONS
 from engine.store.revisions import Revisions
 from engine.store.storage import LocalStorage
+from engine.store.tables import Table
 from engine.text.chunking import Span, cut
 from jobs.staging import (
     CUT_SCHEMA,
@@ -57,12 +59,14 @@ class EncodingOrder:
         job: the key of the job, which names its stage.
         fingerprint: of the encoder that earlier vectors were made with; empty: any.
         stock: paths of the segments' vectors, in the order of the stock; empty: no stock.
+        stock_fingerprint: of the encoder that made the stock.
     """
 
     config: str
     job: str
     fingerprint: str = ""
     stock: tuple[str, ...] = ()
+    stock_fingerprint: str = ""
 
 
 class Cutter:
@@ -70,7 +74,7 @@ class Cutter:
 
     def __init__(self, config: Config, encoder: Encoder) -> None:
         """Take the store of a configuration, and the encoder that measures."""
-        self._revisions = Revisions(LocalStorage(config.root))
+        self._revisions = Revisions(Table(LocalStorage(config.root), REVISIONS))
         self._encoder = encoder
         self._max_tokens = min(config.passages.max_tokens, encoder.max_tokens)
 
@@ -160,8 +164,8 @@ def _opened(order: EncodingOrder, encoder_config: EncoderConfig) -> Encoder:
 
 
 def _maker(order: EncodingOrder, encoder: Encoder, stage: Stage) -> VectorMaker:
-    paths = [Path(path) for path in order.stock]
-    stock = VectorStock(stage.folder, paths) if paths else None
+    usable = order.stock and order.stock_fingerprint == encoder.fingerprint
+    stock = VectorStock(stage.folder, [Path(p) for p in order.stock]) if usable else None
     return VectorMaker(encoder, stock)
 
 
@@ -169,40 +173,54 @@ def _keys(row: dict[str, NDArray[Any]]) -> list[Key]:
     return [(ItemId(item), RevisionId(revision)) for item, revision in json.loads(row["keys"][0])]
 
 
-def _told(name: str, report: BlockReport) -> dict[str, NDArray[Any]]:
-    return {"block": np.array([name]), "report": np.array([report.encode()], object)}
+def _place(order: EncodingOrder) -> tuple[Config, Stage]:
+    config = undump_config(order.config)
+    return config, Stage(LocalStorage(config.root), order.job)
+
+
+def _staged(
+    stage: Stage, row: dict[str, NDArray[Any]], table: pa.Table, report: BlockReport
+) -> dict[str, NDArray[Any]]:
+    stage.put_block(str(row["block"][0]), table, report)
+    return {"block": row["block"], "report": np.array([report.encode()], object)}
 
 
 class CutAndEncode:
     """Both steps in one actor: what a machine without a GPU runs."""
 
     def __init__(self, order: EncodingOrder) -> None:
-        """Open store, encoder and stock."""
-        config = undump_config(order.config)
-        encoder = _opened(order, config.encoder)
-        self._stage = Stage(LocalStorage(config.root), order.job)
-        self._cutter = Cutter(config, encoder)
-        self._maker = _maker(order, encoder, self._stage)
+        """Take the order; what it names is opened with the first block.
+
+        An error in an actor's constructor would reach the caller as text only.
+        """
+        self._order = order
+        self._steps: tuple[Cutter, VectorMaker, Stage] | None = None
 
     def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Stage the block that a row names; return its report."""
-        name = str(row["block"][0])
-        table, report = self._maker.fill(self._cutter.cut(_keys(row)))
-        self._stage.put_block(name, table, report)
-        return _told(name, report)
+        if self._steps is None:
+            config, stage = _place(self._order)
+            encoder = _opened(self._order, config.encoder)
+            self._steps = (Cutter(config, encoder), _maker(self._order, encoder, stage), stage)
+        cutter, maker, stage = self._steps
+        table, report = maker.fill(cutter.cut(_keys(row)))
+        return _staged(stage, row, table, report)
 
 
 class Cut:
     """The first step alone, on CPUs beside GPU encoders."""
 
     def __init__(self, order: EncodingOrder) -> None:
-        """Open the store, and an encoder on the CPU that only counts tokens."""
-        config = undump_config(order.config)
-        encoder = _opened(order, config.encoder.model_copy(update={"device": "cpu"}))
-        self._cutter = Cutter(config, encoder)
+        """Take the order; what it names is opened with the first block."""
+        self._order = order
+        self._cutter: Cutter | None = None
 
     def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the block's passages as one Arrow IPC file: one row is never split."""
+        if self._cutter is None:
+            config, _ = _place(self._order)
+            counting = config.encoder.model_copy(update={"device": "cpu"})
+            self._cutter = Cutter(config, _opened(self._order, counting))
         table = self._cutter.cut(_keys(row))
         return {"block": row["block"], "table": np.array([ipc_bytes(table)], object)}
 
@@ -211,18 +229,20 @@ class Encode:
     """The second step alone, on a GPU."""
 
     def __init__(self, order: EncodingOrder) -> None:
-        """Open encoder and stock."""
-        config = undump_config(order.config)
-        self._stage = Stage(LocalStorage(config.root), order.job)
-        self._maker = _maker(order, _opened(order, config.encoder), self._stage)
+        """Take the order; what it names is opened with the first block."""
+        self._order = order
+        self._steps: tuple[VectorMaker, Stage] | None = None
 
     def __call__(self, row: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Stage the block; return its report."""
-        name = str(row["block"][0])
+        if self._steps is None:
+            config, stage = _place(self._order)
+            encoder = _opened(self._order, config.encoder)
+            self._steps = (_maker(self._order, encoder, stage), stage)
+        maker, stage = self._steps
         cut_table = pa.ipc.open_file(pa.py_buffer(row["table"][0])).read_all()
-        table, report = self._maker.fill(cut_table)
-        self._stage.put_block(name, table, report)
-        return _told(name, report)
+        table, report = maker.fill(cut_table)
+        return _staged(stage, row, table, report)
 
 
 def encode_blocks(
@@ -244,7 +264,7 @@ def encode_blocks(
     actors = min(config.jobs.encoder_actors, len(items))
     pool = ray.data.ActorPoolStrategy(size=actors)
     gpus = config.jobs.gpus_per_encoder
-    rows = ray.data.from_items(items, override_num_blocks=len(items))
+    rows: ray.data.Dataset = ray.data.from_items(items, override_num_blocks=len(items))
     shared: dict[str, Any] = {"fn_constructor_args": (order,), "batch_size": 1, "compute": pool}
     if gpus:
         rows = rows.map_batches(Cut, num_cpus=1, **shared)
@@ -253,9 +273,3 @@ def encode_blocks(
         rows = rows.map_batches(CutAndEncode, num_cpus=1, **shared)
     for row in rows.iter_rows():
         yield str(row["block"]), BlockReport.decode(bytes(row["report"]))
-
-
-def top_up(encoder: EncoderConfig, sentences: Sequence[str]) -> NDArray[np.float32]:
-    """Encode reference sentences, in this process: float32 (n, dimension), unit rows."""
-    vectors = open_encoder(encoder).encode_passages([("", s) for s in sentences])
-    return np.asarray(vectors, np.float32)

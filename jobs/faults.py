@@ -6,6 +6,8 @@ Ray wraps what a task raises, Ray Data wraps that again, and a full disk is an `
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from engine.errors import EngineError, StorageFullError
 
@@ -30,9 +32,28 @@ def engine_error_in(error: BaseException) -> EngineError | None:
         if not isinstance(current, BaseException) or id(current) in seen:
             continue
         seen.add(id(current))
-        if isinstance(current, EngineError):
-            return current
+        cause = getattr(current, "cause", None)
+        if isinstance(current, EngineError) and not isinstance(cause, EngineError):
+            return current  # Ray's double of an error is one too, and speaks in tracebacks
         if isinstance(current, OSError) and current.errno in _FULL:
             return StorageFullError(_FULL_MESSAGE)
-        queue += [getattr(current, "cause", None), current.__cause__, current.__context__]
+        queue += [cause, current.__cause__, current.__context__]
     return None
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise the deliberate error behind whatever is raised inside the block.
+
+    Raises:
+        EngineError: the one that a task raised; what was not deliberate passes unchanged.
+    """
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:  # raised again, under its own name if it has one
+        named = engine_error_in(error)
+        if named is None:
+            raise
+        raise named from None

@@ -17,7 +17,7 @@ from engine.store.tables import bucket_of
 from jobs.staging import Key
 
 _BLOCKS_AN_ACTOR = 8
-"""At least so many blocks an actor, if there are revisions enough: for progress and for resuming."""
+"""At least so many blocks an actor, if revisions suffice: for progress and for resuming."""
 
 Kind = Literal["nothing", "add", "reshard", "rebuild"]
 

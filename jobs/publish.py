@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from engine.errors import NotFoundError, OperatorError
 from engine.ids import BaseId, ItemId, RevisionId
 from engine.index.generation import GenerationLog
-from engine.store.catalog import Catalog, CatalogReader
+from engine.store.catalog import Catalog
+from engine.store.opening import Store
 from engine.store.states import ItemState
-from engine.store.storage import Storage
-from engine.store.writer import StoreWriter
 
 POLL_S = 0.25
 
@@ -60,18 +59,8 @@ def _existing(newest: Catalog, item: ItemId) -> ItemState:
     return state
 
 
-def writer(storage: Storage) -> StoreWriter:
-    """Return a writer of the store."""
-    return StoreWriter(storage)
-
-
-def catalog(storage: Storage) -> Catalog:
-    """Return the newest catalog of the store."""
-    return CatalogReader(storage).poll()
-
-
 def publish(
-    storage: Storage,
+    store: Store,
     selection: Selection,
     revision: RevisionId | None = None,
     expected_version: int | None = None,
@@ -86,7 +75,7 @@ def publish(
         NotFoundError: an item, base or revision does not exist.
         StaleVersionError: an item has another version than expected.
     """
-    states = selection.states(catalog(storage))
+    states = selection.states(store.catalog.poll())
     changed = [
         state.item_id
         for state in states
@@ -95,47 +84,45 @@ def publish(
         or expected_version is not None
     ]
     if changed:
-        writer(storage).publish(changed, revision, expected_version)
+        store.writer.publish(changed, revision, expected_version)
     return len(states)
 
 
-def unpublish(storage: Storage, selection: Selection, expected_version: int | None = None) -> int:
+def unpublish(store: Store, selection: Selection, expected_version: int | None = None) -> int:
     """Take published items back to draft; return how many were chosen."""
-    states = selection.states(catalog(storage))
+    states = selection.states(store.catalog.poll())
     changed = [state.item_id for state in states if state.status == "published"]
     if changed:
-        writer(storage).unpublish(changed, expected_version)
+        store.writer.unpublish(changed, expected_version)
     return len(changed)
 
 
-def archive_items(
-    storage: Storage, selection: Selection, expected_version: int | None = None
-) -> int:
+def archive_items(store: Store, selection: Selection, expected_version: int | None = None) -> int:
     """Archive items; return how many were not archived before."""
-    states = selection.states(catalog(storage))
+    states = selection.states(store.catalog.poll())
     changed = [state.item_id for state in states if state.status != "archived"]
     for item in changed:
-        writer(storage).archive_item(item, expected_version)
+        store.writer.archive_item(item, expected_version)
     return len(changed)
 
 
-def archive_base(storage: Storage, base: BaseId, expected_version: int | None = None) -> None:
+def archive_base(store: Store, base: BaseId, expected_version: int | None = None) -> None:
     """Archive a base with all it holds."""
-    writer(storage).archive_base(base, expected_version)
+    store.writer.archive_base(base, expected_version)
 
 
-def withdraw(storage: Storage, item: ItemId, revision: RevisionId) -> None:
+def withdraw(store: Store, item: ItemId, revision: RevisionId) -> None:
     """Withdraw one revision: it cannot be read by pin any more."""
-    writer(storage).withdraw(item, revision)
+    store.writer.withdraw(item, revision)
 
 
 class Waiting:
     """Waits until what was published is current in the newest generation."""
 
-    def __init__(self, storage: Storage, selection: Selection) -> None:
+    def __init__(self, store: Store, selection: Selection) -> None:
         """Take what to wait for: the revisions that are desired now."""
-        self._reader = CatalogReader(storage)
-        self._log = GenerationLog(storage)
+        self._reader = store.catalog
+        self._log = GenerationLog(store.storage)
         self._desired = {
             state.item_id: state.desired_revision
             for state in selection.states(self._reader.poll())

@@ -114,6 +114,10 @@ class Stage:
                 self._storage.delete(f"{STAGE}/{name}")
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def sweep(self) -> None:
+        """Remove the folders of all jobs: nothing is left to do."""
+        self._storage.delete(STAGE)
+
     def put(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all, durably.
 
@@ -143,13 +147,24 @@ class Stage:
 
     def read_block(self, name: str) -> pa.Table:
         """Return a staged block, memory-mapped."""
-        return pa.ipc.open_file(pa.memory_map(str(self.folder / (name + _SUFFIX)))).read_all()
+        return self.read_table(name + _SUFFIX)
+
+    def read_table(self, file: str) -> pa.Table:
+        """Return a table of the folder, an Arrow IPC file, memory-mapped."""
+        return pa.ipc.open_file(pa.memory_map(str(self.folder / file))).read_all()
 
     def delete(self) -> None:
         """Remove the folder, and the parent when it is empty."""
         self._storage.delete(self._key)
         if not self._storage.list(STAGE):
             self._storage.delete(STAGE)
+
+
+def keys_table(keys: Iterable[Key]) -> pa.Table:
+    """Return revisions as a table of `item_id` and `revision_id`."""
+    pairs = list(keys)
+    columns = [pa.array([pair[place] for pair in pairs], pa.string()) for place in (0, 1)]
+    return pa.Table.from_arrays(columns, names=["item_id", "revision_id"])
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

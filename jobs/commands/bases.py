@@ -13,6 +13,8 @@ from jobs.commands.rendering import show_fields, show_table
 
 if TYPE_CHECKING:
     from engine.store.catalog import BaseState, Catalog
+    from engine.store.opening import Store
+    from engine.store.writer import BaseChanges
 
 BaseArgument = Annotated[str, typer.Argument(metavar="BASE", help="The base's id.")]
 TeamOption = Annotated[
@@ -53,17 +55,15 @@ def create(
     scope: Annotated[str, typer.Option(metavar="SCOPE", help=ScopeHelp)] = "private",
 ) -> None:
     """Create a base: a collection with one owner and one rule of who may read it."""
-    from jobs.publish import writer
+    from engine.store.opening import create_store
 
-    writer(call.storage()).create_base(BaseId(base), title, owner, team, scope)
+    create_store(call.config.root).writer.create_base(BaseId(base), title, owner, team, scope)
     _answer(call, base)
 
 
 def list_bases(call: Call) -> None:
     """List every base, active and archived."""
-    from jobs.publish import catalog
-
-    newest = catalog(call.storage())
+    newest = call.store().catalog.poll()
     counts = _item_counts(newest)
     rows = [_described(state, counts) for state in newest.bases()]
     rows.sort(key=lambda row: str(row["base"]))
@@ -93,22 +93,41 @@ def change(  # noqa: PLR0913 - every option is a parameter
     expected_version: ExpectedOption = None,
 ) -> None:
     """Change a base. Who may read it changes within a second, with no reindexing."""
-    from jobs.publish import writer
-
-    changes: dict[str, Any] = {"title": title, "owner": owner, "scope": scope, "status": status}
-    changes = {name: value for name, value in changes.items() if value is not None}
+    changes: BaseChanges = {}
+    if title is not None:
+        changes["title"] = title
+    if owner is not None:
+        changes["owner"] = owner
     if team is not None:
         changes["team"] = team or None
-    if not changes:
-        raise typer.BadParameter("nothing to change: give --title, --owner, --team, --scope, ...")
-    writer(call.storage()).set_base(BaseId(base), expected_version, **changes)
+    if scope is not None:
+        changes["scope"] = scope
+    _change(call.store(), BaseId(base), changes, status, expected_version)
     _answer(call, base)
 
 
-def _answer(call: Call, base: str) -> None:
-    from jobs.publish import catalog
+def _change(
+    store: Store,
+    base: BaseId,
+    changes: BaseChanges,
+    status: str | None,
+    expected_version: int | None,
+) -> None:
+    if not changes and status is None:
+        raise typer.BadParameter("nothing to change: give --title, --owner, --team, --scope, ...")
+    if status not in {None, "active", "archived"}:
+        raise typer.BadParameter("--status is active or archived")
+    if changes:
+        state = store.writer.set_base(base, expected_version, **changes)
+        expected_version = None if expected_version is None else state.version
+    if status == "active":
+        store.writer.activate_base(base, expected_version)
+    elif status == "archived":
+        store.writer.archive_base(base, expected_version)
 
-    newest = catalog(call.storage())
+
+def _answer(call: Call, base: str) -> None:
+    newest = call.store().catalog.poll()
     state = newest.base(BaseId(base))
     if state is None:
         raise NotFoundError(f"no base {base}")

@@ -67,7 +67,7 @@ def list_generations(call: Call) -> None:
     from engine.index.generation import GenerationLog
     from jobs.status import describe_generation
 
-    log = GenerationLog(call.storage())
+    log = GenerationLog(call.store().storage)
     rows = [describe_generation(log.get(number)) for number in log.numbers()]
     headings = ("generation", "shards", "segments", "revisions", "passages", "created_at")
     cells = [[row[name] for name in headings] for row in rows]
@@ -84,7 +84,7 @@ def show(
     from engine.index.generation import GenerationLog
     from jobs.status import describe_generation, describe_segment
 
-    log = GenerationLog(call.storage())
+    log = GenerationLog(call.store().storage)
     record = log.newest() if number is None else log.get(number)
     if record is None:
         raise NotFoundError("there is no generation yet: run `octavo reindex`")

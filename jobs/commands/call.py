@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import sys
+import tempfile
 import traceback
 import uuid
 from collections.abc import Callable, Mapping
@@ -26,9 +27,12 @@ from engine.config import Config, load_config
 from engine.errors import EngineError, OperatorError
 
 if TYPE_CHECKING:
-    from engine.store.storage import LocalStorage
+    from engine.store.opening import Store
 
 logger = logging.getLogger(__name__)
+
+MARKER = "octavo.json"
+"""The file that makes a folder a store; faults are logged beside it."""
 
 INTERRUPTED = 130
 """Exit code after SIGINT, as shells count it."""
@@ -91,11 +95,15 @@ class Call:
         """Tell the person at the terminal something; the text is not markup."""
         self.err.print(escape(text), highlight=False, soft_wrap=True)
 
-    def storage(self) -> LocalStorage:
-        """Return the store's storage."""
-        from engine.store.storage import LocalStorage
+    def store(self) -> Store:
+        """Open the store.
 
-        return LocalStorage(Path(self.config.root))
+        Raises:
+            StoreError: there is none at the root, or something else.
+        """
+        from engine.store.opening import open_store
+
+        return open_store(self.config.root)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -125,6 +133,8 @@ def command[**P](
     """
 
     def register(function: Command[P]) -> Command[P]:
+        action: Callable[..., None] = function
+
         def run(ctx: typer.Context, **options: Any) -> None:
             before = ctx.obj if isinstance(ctx.obj, Globals) else Globals()
             given = Globals(
@@ -132,7 +142,7 @@ def command[**P](
                 config=options.pop("config") or before.config,
                 debug=options.pop("debug") or before.debug,
             )
-            _run(given, options.pop("as_json"), lambda call: function(call, **options))
+            _run(given, options.pop("as_json"), lambda call: action(call, **options))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         parameters = [
@@ -194,10 +204,10 @@ def _fault(error: Exception, call: Call) -> EngineError:
     if call.debug:
         sys.stderr.write(trace)
         return OperatorError(f"unexpected {type(error).__name__}, fault {fault}")
-    log = Path(call.config.root) / "logs" / "octavo.log"
+    root = Path(call.config.root)
+    log = (root if (root / MARKER).exists() else Path(tempfile.gettempdir())) / "octavo-faults.log"
     stamp = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{stamp} fault {fault}\n{trace}\n")
     except OSError:

@@ -59,7 +59,7 @@ def ingest(
     base: Annotated[str, typer.Option("--base", metavar="BASE", help="Where the items go.")],
     publish: Annotated[bool, typer.Option("--publish", help="Publish what is read.")] = False,
     language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Every text's language; default: detected.")
+        str | None, typer.Option(metavar="CODE", help="Of texts that name none; default: detected.")
     ] = None,
     rejects: Annotated[
         Path | None,
@@ -107,13 +107,14 @@ def publish(  # noqa: PLR0913 - every option is a parameter
     from jobs.publish import Waiting
     from jobs.publish import publish as run
 
+    _require_one(items, revision is not None or expected_version is not None)
     selection = _selection(items, base, every=every)
     chosen = None if revision is None else RevisionId(revision)
-    count = run(call.storage(), selection, chosen, expected_version)
+    count = run(call.store(), selection, chosen, expected_version)
     document: dict[str, Any] = {"published": count, "current": False}
     if wait or wait_s is not None:
         call.note("waiting for a generation that holds it: run `octavo reindex` elsewhere")
-        Waiting(call.storage(), selection).wait(wait_s)
+        Waiting(call.store(), selection).wait(wait_s)
         document["current"] = True
     else:
         call.note("`octavo reindex` makes it current")
@@ -129,7 +130,8 @@ def unpublish(
     """Take items back to draft. They vanish within a second, with no reindexing."""
     from jobs.publish import unpublish as run
 
-    count = run(call.storage(), _selection(items, base), expected_version)
+    _require_one(items, expected_version is not None)
+    count = run(call.store(), _selection(items, base), expected_version)
     document = {"unpublished": count}
     call.answer(document, lambda console: show_fields(console, document))
 
@@ -148,10 +150,11 @@ def archive(
     if (base is None) == (not items):
         raise typer.BadParameter("give items, or --base, and not both")
     if base is not None:
-        archive_base(call.storage(), BaseId(base), expected_version)
+        archive_base(call.store(), BaseId(base), expected_version)
         document: dict[str, Any] = {"archived_base": base}
     else:
-        count = archive_items(call.storage(), _selection(items, None), expected_version)
+        _require_one(items, expected_version is not None)
+        count = archive_items(call.store(), _selection(items, None), expected_version)
         document = {"archived": count}
     call.answer(document, lambda console: show_fields(console, document))
 
@@ -167,9 +170,14 @@ def withdraw(
     """
     from jobs.publish import withdraw as run
 
-    run(call.storage(), ItemId(item), RevisionId(revision))
+    run(call.store(), ItemId(item), RevisionId(revision))
     document = {"item": item, "withdrawn": revision}
     call.answer(document, lambda console: show_fields(console, document))
+
+
+def _require_one(items: list[str] | None, particular: bool) -> None:
+    if particular and len(items or ()) != 1:
+        raise typer.BadParameter("--revision and --expected-version need exactly one item")
 
 
 def _selection(items: list[str] | None, base: str | None, *, every: bool = False) -> Selection:

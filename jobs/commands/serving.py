@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine.authorization import ANONYMOUS, OPERATOR, READ_SCOPE
+from engine.authorization import ANONYMOUS, OPERATOR, READ_SCOPE, Principal
+from engine.config import Config
 from engine.errors import ConfigurationError
 from jobs.commands.asking import AsOption, principal_named
 from jobs.commands.call import RUNNING, Call, command
@@ -64,7 +67,7 @@ def serve(
 
     Ready when /readyz answers 200. A new generation is taken up without a restart.
     """
-    from serve.launcher import serve_forever
+    from serve.launcher import serve_until_stopped
 
     given = {"host": host, "port": port, "groups": groups}
     if groups is not None and groups > 1:
@@ -72,7 +75,12 @@ def serve(
     changes = {name: value for name, value in given.items() if value is not None}
     settings = call.config.serve.model_copy(update=changes)
     config = call.config.model_copy(update={"serve": settings})
-    serve_forever(config, tokens)
+    call.note("starting; stop with Ctrl-C")
+    serve_until_stopped(
+        config,
+        tokens,
+        announce=lambda server: call.note(f"serving {server.url} (MCP at {server.mcp_url})"),
+    )
 
 
 def mcp(
@@ -94,13 +102,29 @@ def mcp(
         raise typer.BadParameter("--as and --operator exclude each other")
     if url is not None and (operator or as_ is not None):
         raise typer.BadParameter("a bridge reads as its token says: no --as, no --operator")
-    from serve.mcp_door import bridge_stdio, serve_stdio
-
     if url is not None:
-        bridge_stdio(url)
+        from serve.mcp_door import serve_bridge
+
+        asyncio.run(serve_bridge(url, bearer_token()))
         return
     principal = OPERATOR if operator else ANONYMOUS if as_ is None else principal_named(as_)
-    serve_stdio(call.config, principal)
+    asyncio.run(_serve_stdio(call.config, principal))
+
+
+async def _serve_stdio(config: Config, principal: Principal) -> None:
+    from engine.local import open_local
+    from serve.mcp_door import serve_stdio
+
+    knowledge = open_local(config)
+    try:
+        await serve_stdio(knowledge, principal)
+    finally:
+        await knowledge.close()
+
+
+def bearer_token() -> str | None:
+    """Return the token for a server, from the environment variable `OCTAVO_TOKEN`."""
+    return os.environ.get("OCTAVO_TOKEN") or None
 
 
 def switch_on(call: Call) -> None:
@@ -114,9 +138,7 @@ def switch_off(call: Call) -> None:
 
 
 def _switch(call: Call, *, enabled: bool) -> None:
-    from engine.store.runtime import RuntimeSwitch
-
-    RuntimeSwitch(call.storage()).set(enabled)
+    call.store().runtime.set(enabled)
     document = {"runtime": "on" if enabled else "off"}
     call.answer(document, lambda console: show_fields(console, document))
 
@@ -132,22 +154,21 @@ def create_token(
         typer.Option(metavar="SCOPE", help=f"May be repeated. Default: {READ_SCOPE}."),
     ] = None,
     organization: Annotated[str, typer.Option(metavar="NAME", help="Its organization.")] = "",
-    file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: ROOT/tokens.yaml.")
-    ] = None,
+    file: Annotated[Path, typer.Option(metavar="FILE", help="Where its hash is kept.")] = Path(
+        "tokens.yaml"
+    ),
 ) -> None:
     """Make a token, print it once, and add its hash to a token file."""
     from serve.auth import make_token
 
-    path = file or Path(call.config.root) / "tokens.yaml"
     token, entry = make_token(
         subject,
         teams=team or (),
         scopes=scope or (READ_SCOPE,),
         organization=organization,
     )
-    _add_entry(path, entry)
-    document = {"token": token, "subject": subject, "file": str(path)}
+    _add_entry(file, entry)
+    document = {"token": token, "subject": subject, "file": str(file)}
     call.note("shown this once: only its hash is kept")
     call.answer(document, lambda console: show_fields(console, document))
 
