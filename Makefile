@@ -10,7 +10,6 @@ READY := $(VENV)/.ready
 PYTHON ?=
 KEEP ?=
 ALL ?=
-PORT ?=
 CORPUS ?=
 ARGS ?=
 
@@ -59,7 +58,7 @@ test-long: $(READY) ## every test, with ten times the generated examples
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q $(ARGS)
 
 demo: $(READY) ## the whole product on a real corpus (KEEP=1 leaves it serving, ALL=1 reads every package)
-	$(BIN)/octavo demo $(if $(KEEP),--keep) $(if $(ALL),--all) $(if $(PORT),--port $(PORT)) $(ARGS)
+	$(BIN)/octavo demo $(if $(KEEP),--keep) $(if $(ALL),--all) $(ARGS)
 
 bench: $(READY) ## retrieval quality of a BEIR folder, lexical side (CORPUS=DIR)
 	@test -n "$(CORPUS)" || { echo "say which: make bench CORPUS=DIR (a folder in BEIR form)"; exit 2; }

@@ -27,10 +27,11 @@ from engine.store.writer import StoreWriter
 from jobs import demo_visit
 from jobs.cluster import joined
 from jobs.demo_corpus import collect, write_jsonl
-from jobs.demo_server import DemoServer, free_port, stop_left_running
+from jobs.demo_server import free_port, leave_running, stop_left_running
 from jobs.demo_visit import Address, DemoError, Visit, expect
 from jobs.ingest import IngestOrder, IngestReport, ingest
 from jobs.reindex import reindex
+from serve.launcher import Spawned, spawn
 
 SHARDS = 3
 PACKAGE_PASSAGES = 1_600
@@ -134,22 +135,25 @@ def _play(stage: Stage, *, everything: bool, keep: bool) -> None:
     stage.act(f"Reindex into {SHARDS} shards, with Ray")
     began = time.monotonic()
     report = reindex(stage.config, stage.console, shards=SHARDS)
-    passages = int(report.document()["passages"])
+    passages = report.total_passages
     expect(report.built, "the first reindex builds a generation")
     expect(everything or passages >= LEAST_PASSAGES, f"{LEAST_PASSAGES} passages, not {passages}")
     stage.say(f"{passages} passages in {SHARDS} shards, {time.monotonic() - began:.0f} s")
     stage.act("Serve, with Ray Serve")
-    server = DemoServer(stage.folder, stage.config_file, stage.config.serve.port)
+    began = time.monotonic()
+    server = spawn(stage.config, log=stage.folder / "serve.log")
     left = False
     try:
-        stage.say(f"ready after {server.wait_ready():.0f} s: MCP at {server.url}/mcp")
+        stage.say(f"ready after {time.monotonic() - began:.0f} s: MCP at {server.mcp_url}")
         _visit(stage, server)
         left = keep
     finally:
         if not left:
             stage.say("stopping the server")
             server.stop()
-    _say_goodbye(stage, server if keep else None)
+    if left:
+        leave_running(stage.folder, server.pid)
+    _say_goodbye(stage, server if left else None)
 
 
 # -------------------------------------------------------------------------------------- its acts
@@ -184,9 +188,9 @@ def _ingested(stage: Stage, order: IngestOrder) -> IngestReport:
     return report
 
 
-def _visit(stage: Stage, server: DemoServer) -> None:
+def _visit(stage: Stage, server: Spawned) -> None:
     stage.act("A visit, through a real MCP client over HTTP")
-    visit = Visit(f"{server.url}/mcp", stage.console)
+    visit = Visit(server.mcp_url, stage.console)
     older = visit.play(_first_part)
     _change_the_docs(stage)
     newer = visit.play(lambda visiting: _second_part(visiting, older))
@@ -221,7 +225,10 @@ def _change_the_docs(stage: Stage) -> None:
     began = time.monotonic()
     built = reindex(stage.config, stage.console)
     expect(built.built, "the second reindex builds a generation")
-    stage.say(f"next generation in {time.monotonic() - began:.0f} s; only what is new was encoded")
+    stage.say(
+        f"next generation in {time.monotonic() - began:.0f} s: {built.encoded} passages encoded, "
+        f"{built.total_passages} in the index"
+    )
 
 
 async def _second_part(visit: Visit, older: Address) -> Address:
@@ -232,7 +239,7 @@ async def _second_part(visit: Visit, older: Address) -> Address:
     return newer
 
 
-def _say_goodbye(stage: Stage, server: DemoServer | None) -> None:
+def _say_goodbye(stage: Stage, server: Spawned | None) -> None:
     try:
         root = stage.folder.relative_to(Path.cwd())
     except ValueError:
@@ -254,12 +261,12 @@ def _say_goodbye(stage: Stage, server: DemoServer | None) -> None:
     stage.console.print(Panel(Text("\n".join(lines)), title="Done", border_style="green"))
 
 
-def _connecting(server: DemoServer) -> list[str]:
+def _connecting(server: Spawned) -> list[str]:
     return [
         "",
         f"Still serving at {server.url} (process {server.pid}). An MCP client connects with:",
         "",
-        f'  {{"mcpServers": {{"octavo": {{"type": "http", "url": "{server.url}/mcp"}}}}}}',
+        f'  {{"mcpServers": {{"octavo": {{"type": "http", "url": "{server.mcp_url}"}}}}}}',
         "",
         "and anything else with:",
         "",
