@@ -85,7 +85,7 @@ class FrameGroupClient:
         return self._name
 
     async def _ask(self, question: Question, seconds: float) -> bytes:
-        return await self._transport(pack_question(question), seconds)
+        return await self._transport(pack_question(question, seconds), seconds)
 
     async def statistics(self, query: StatisticsQuery, seconds: float) -> Statistics:
         """Analyse a query and count its terms among what the caller may read."""
@@ -108,7 +108,7 @@ class FrameGroupClient:
         question = GenerationsQuery()
         if self._broadcast is None:
             return unpack_answer(await self._ask(question, seconds), Generations)
-        frames = await self._broadcast(pack_question(question), seconds)
+        frames = await self._broadcast(pack_question(question, seconds), seconds)
         answers = [unpack_answer(frame, Generations) for frame in frames]
         if not answers:
             raise OverloadedError(f"no replica of {self._name} answers")

@@ -1,11 +1,32 @@
-"""The coordinator: one query, over all shard groups, certified."""
+"""The coordinator: pins a state, runs a query over all groups, checks what it will answer."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.authorization import Principal
+from engine.config import Config
 from engine.contract import Coverage, SearchRequest, SearchResult
+from engine.errors import GenerationNotOpenError, OverloadedError, ResourceUnavailableError
+from engine.ids import BaseId
+from engine.index.generation import GenerationRecord
+from engine.search.cache import BoundedCache
+from engine.search.client import GroupClient
+from engine.search.encoding import QueryEncoder
+from engine.search.following import Follower
+from engine.search.pinning import Pins
+from engine.search.request import Pin, Readable
+from engine.search.run import Counted, CountedKey, Run, Setting
+from engine.search.views import Access, CatalogViews
+from engine.store.catalog import Catalog
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 4
+_KEPT_COUNTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,25 +34,135 @@ class Ranking:
     """Results best first, and how many shards answered when not all did."""
 
     results: tuple[SearchResult, ...]
-    coverage: Coverage | None
+    coverage: Coverage | None = None
 
 
 class Coordinator:
-    """Answers ranked searches. It knows shard groups only as `GroupClient`."""
+    """Answers ranked searches. It knows shard groups only as `GroupClient`. For one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        follower: Follower,
+        groups: Sequence[GroupClient],
+        encoder: QueryEncoder,
+        access: Access,
+    ) -> None:
+        """Join the parts.
+
+        Args:
+            config: the tree.
+            follower: the catalog and the generations of the store.
+            groups: every group, in the order of their positions.
+            encoder: makes the vectors of queries.
+            access: who may read which base.
+        """
+        self._config = config
+        self._follower = follower
+        self._views: CatalogViews = follower.views
+        self._groups = tuple(groups)
+        self._encoder = encoder
+        self._access = access
+        self._pins = Pins(follower, groups)
+        self._counted: BoundedCache[CountedKey, Counted] = BoundedCache(_KEPT_COUNTS)
 
     async def search(self, request: SearchRequest, principal: Principal) -> Ranking:
         """Answer one ranked search.
 
         Raises:
             ResourceUnavailableError: the base that the request names is not readable.
-            OverloadedError: no shard answered in time, or the catalog is not confirmed.
+            OverloadedError: no shard answered in time, the catalog is not confirmed, or it
+                changed under every try.
         """
-        raise NotImplementedError
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._config.search.deadline_s
+        not_open = 0
+        for attempt in range(_TRIES):
+            catalog = await self._views.fresh()
+            readable = self._readable(catalog, request.base, principal)
+            record = await self._pins.current()
+            if record is not None and not_open > 1:
+                record = self._pins.predecessor(record) or record
+            if record is None or readable == frozenset():
+                return Ranking(())
+            self._require_space(record)
+            setting = self._setting(record, catalog, readable, deadline)
+            run = Run(request, setting, self._groups, self._encoder, self._counted)
+            try:
+                results, coverage = await run.answer()
+            except GenerationNotOpenError:
+                # A replica is behind, or ahead: first with the newest catalog, then a generation
+                # back.
+                not_open += 1
+                await asyncio.to_thread(self._views.poll)
+                continue
+            if self._still_readable(results, record.number, principal):
+                return Ranking(results, coverage)
+            logger.info("winners fell away", extra={"attempt": attempt})
+        raise OverloadedError("the knowledge changed while the search ran")
+
+    def _readable(self, catalog: Catalog, base: BaseId | None, principal: Principal) -> Readable:
+        if base is not None and base not in self._access.bases(catalog, principal):
+            raise ResourceUnavailableError
+        return self._access.readable(catalog, principal)
+
+    def _setting(
+        self, record: GenerationRecord, catalog: Catalog, readable: Readable, deadline: float
+    ) -> Setting:
+        return Setting(
+            pin=Pin(record.number, catalog.version),
+            catalog=catalog,
+            readable=readable,
+            shards=record.shards,
+            sample=self._follower.sample(record),
+            similarity=(self._config.index.k1, self._config.index.b),
+            search=self._config.search,
+            deadline=deadline,
+        )
+
+    def _require_space(self, record: GenerationRecord) -> None:
+        """Refuse to mix vector spaces.
+
+        Raises:
+            OverloadedError: the generation was made by another encoder than the queries are.
+        """
+        if record.encoder != self._encoder.fingerprint:
+            raise OverloadedError("the generation was made by another encoder", 60.0)
+
+    def _still_readable(
+        self, results: Sequence[SearchResult], generation: int, principal: Principal
+    ) -> bool:
+        catalog = self._views.newest
+        readable = self._access.bases(catalog, principal)
+        return all(
+            result.base in readable
+            and catalog.current_revision(result.item, generation) == result.revision
+            for result in results
+        )
 
     async def ready(self) -> bool:
         """Say whether a search could be answered now."""
-        raise NotImplementedError
+        try:
+            await self._views.fresh()
+            record = await self._pins.current()
+        except OverloadedError:
+            return False
+        return record is None or record.encoder == self._encoder.fingerprint
+
+    async def pinned(self) -> int | None:
+        """Return the number of the generation that queries are answered from now, or None.
+
+        Raises:
+            OverloadedError: the store has generations, but none is open everywhere yet.
+        """
+        record = await self._pins.current()
+        return None if record is None else record.number
 
     def generation(self) -> int | None:
-        """Return the number of the generation that is pinned now, or None."""
-        raise NotImplementedError
+        """Return the number of the generation that is pinned now, or None, without waiting."""
+        return self._pins.number
+
+    async def close(self) -> None:
+        """Wait for what is under way and close the encoder."""
+        await self._pins.close()
+        await self._encoder.close()

@@ -173,8 +173,8 @@ def _read_search(reader: _Reader) -> SearchQuery:
     )
 
 
-def pack_question(question: Question) -> bytes:
-    """Pack a question into one frame."""
+def pack_question(question: Question, seconds: float) -> bytes:
+    """Pack a question, and the seconds within which it must be answered, into one frame."""
     writer = _Writer()
     body: Body
     match question:
@@ -211,7 +211,7 @@ def pack_question(question: Question) -> bytes:
             )
         case GenerationsQuery():
             kind, body = "generations?", {}
-    return writer.frame(kind, body)
+    return writer.frame(kind, {**body, "seconds": seconds})
 
 
 def _read_statistics_query(reader: _Reader) -> StatisticsQuery:
@@ -239,8 +239,8 @@ _QUESTIONS: dict[str, Callable[[_Reader], Question]] = {
 }
 
 
-def unpack_question(frame: bytes) -> Question:
-    """Return the question that a frame carries.
+def unpack_question(frame: bytes) -> tuple[Question, float]:
+    """Return the question that a frame carries, and its seconds.
 
     Raises:
         FrameError: damaged, of another version, or not a question.
@@ -249,7 +249,7 @@ def unpack_question(frame: bytes) -> Question:
     read = _QUESTIONS.get(reader.kind)
     if read is None:
         raise FrameError(f"a frame of kind {reader.kind!r} is not a question")
-    return read(reader)
+    return read(reader), float(reader.body["seconds"])
 
 
 # ---------------------------------------------------------------------------------- answers
