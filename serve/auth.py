@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from engine.authorization import READ_SCOPE, Principal
 from engine.errors import ConfigurationError
 
-logger = logging.getLogger("octavo.auth")
+logger = logging.getLogger(__name__)
 
 _MAX_TOKEN_CHARS = 8192
 _RECHECK_S = 1.0

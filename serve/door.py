@@ -22,7 +22,7 @@ from engine.errors import (
     QueryRequiredError,
 )
 
-logger = logging.getLogger("octavo.door")
+logger = logging.getLogger(__name__)
 
 _DISABLED_RETRY_S = 5
 

@@ -7,6 +7,7 @@ import asyncio
 from engine.config import undump_config
 from engine.errors import InternalError
 from engine.local import open_follower
+from serve.logs import open_log
 from serve.loopback import keep_replica_local
 
 
@@ -27,6 +28,7 @@ class GroupDeployment:
         """
         keep_replica_local()
         config = undump_config(config_text)
+        open_log(config)
         self._follower = open_follower(config, position=position, groups=groups)
         self._follower.start()
 

@@ -20,6 +20,7 @@ from engine.search.encoding import LocalQueryEncoder, QueryEncoder
 from serve.auth import StaticTokens
 from serve.clients import group_client, remote_encoder
 from serve.doors import build_app
+from serve.logs import open_log
 from serve.loopback import keep_replica_local
 
 _ENCODER_PATIENCE_S = 60.0
@@ -46,6 +47,7 @@ class IngressDeployment:
         """
         keep_replica_local()
         self._config = undump_config(config_text)
+        open_log(self._config)
         self._credentials = None if tokens is None else StaticTokens(Path(tokens))
         position = None if groups else 0
         self._follower = open_follower(self._config, position=position, groups=max(1, len(groups)))
@@ -69,7 +71,6 @@ class IngressDeployment:
         """Return the application; Serve calls this once, on the replica."""
         encoder = await self._query_encoder()
         knowledge = open_knowledge(self._config, self._follower, self._clients(), encoder)
-        self._follower.start()
         self._knowledge = knowledge
         return build_app(knowledge, self._config, self._credentials)
 

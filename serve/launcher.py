@@ -22,6 +22,7 @@ from engine.config import Config, dump_config, undump_config
 from engine.errors import ConfigurationError, EngineError, OperatorError
 from serve import processes, runtime
 from serve.auth import StaticTokens
+from serve.logs import set_aside_long_log
 
 _READY_S = 180.0
 _POLL_S = 0.1
@@ -142,6 +143,7 @@ def launch(config: Config, tokens: Path | None = None) -> Server:
     """
     check_configuration(config, tokens)
     config = config.model_copy(update={"root": absolute(config.root)})
+    set_aside_long_log(config)
     preparation = runtime.prepare(config)
     server = Server(config, preparation)
     try:

@@ -140,7 +140,7 @@ def _haproxy_flags(binary: Path, directory: Path, config: Config) -> dict[str, s
         f"{prefix}METRICS_PORT": str(metrics),
         f"{prefix}STATS_PORT": str(statistics),
         f"{prefix}NBTHREAD": str(min(4, os.cpu_count() or 1)),
-        f"{prefix}HARD_STOP_AFTER_S": "5",
+        f"{prefix}HARD_STOP_AFTER_S": "15",
     }
 
 

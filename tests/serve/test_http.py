@@ -241,12 +241,12 @@ async def test_a_fault_of_ours_shows_an_id_that_is_in_the_logs_and_nothing_else(
     library: Library, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     library.failure = failure
-    with caplog.at_level(logging.ERROR, "octavo"):
+    with caplog.at_level(logging.ERROR, "serve"):
         async with connected(library) as client:
             response = await client.post("/v1/search", json={"query": "private words"})
     assert _error(response) == (500, "knowledge_internal")
     assert "secret" not in response.text
-    (record,) = [each for each in caplog.records if each.name == "octavo.door"]
+    (record,) = [each for each in caplog.records if each.name == "serve.door"]
     assert f"internal fault {vars(record)['fault']}" == response.json()["error"]["message"]
     assert "private words" not in caplog.text
 
