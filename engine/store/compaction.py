@@ -147,5 +147,5 @@ def vacuum(table: Table, retention_hours: int = RETENTION_HOURS) -> tuple[str, .
             retention_hours, dry_run=False, enforce_retention_duration=False, full=True
         )
     except (DeltaError, OSError) as error:
-        raise write_fault(OSError(str(error)), f"table {table.spec.name}") from error
+        raise write_fault(error, f"table {table.spec.name}") from error
     return tuple(deleted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -17,14 +18,26 @@ from typing import Protocol
 
 from engine.errors import NotFoundError, StorageFullError, StoreError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_WRAPPED = re.compile(r"os error (\d+)")
+"""How deltalake and object_store repeat the number of an operating system error."""
 
 
-def write_fault(error: OSError, what: str) -> StoreError | StorageFullError:
-    """Return the named error for a failed write; `what` says what was being written."""
-    if error.errno in _FULL or "os error 28" in str(error):
+def write_fault(error: Exception, what: str) -> StoreError | StorageFullError:
+    """Return the named error for a failed write.
+
+    Args:
+        error: an `OSError`, or one of deltalake that carries the text of one.
+        what: what was being written.
+    """
+    wrapped = _WRAPPED.search(str(error))
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and wrapped is not None:
+        number = int(wrapped.group(1))
+    if number in _FULL:
         return StorageFullError(f"no space left while writing {what}: free some space, then rerun")
-    return StoreError(f"cannot write {what}: {error.strerror or error}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StoreError(f"cannot write {what}: {reason}")
 
 
 def _read_fault(error: OSError, key: str) -> StoreError:

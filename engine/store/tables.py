@@ -138,7 +138,7 @@ class Table:
             )
         except (DeltaError, OSError) as error:
             if not DeltaTable.is_deltatable(self._uri, options):
-                raise write_fault(OSError(str(error)), f"table {self.spec.name}") from error
+                raise write_fault(error, f"table {self.spec.name}") from error
 
     def snapshot(self) -> Snapshot:
         """Load the newest version, for one decision and one commit.
@@ -285,7 +285,7 @@ class Table:
             self.release(snapshot)
             what = f"table {self.spec.name}"
             raise StaleVersionError(what, snapshot.version, version - 1) from error
-        raise write_fault(OSError(str(error)), f"table {self.spec.name}") from error
+        raise write_fault(error, f"table {self.spec.name}") from error
 
     def _make_durable(self, version: int) -> None:
         """Fsync the commit file that Delta Lake wrote: it only renames."""
@@ -325,7 +325,7 @@ class Table:
         try:
             snapshot.handle.create_checkpoint()
         except (DeltaError, OSError) as error:
-            raise write_fault(OSError(str(error)), f"a checkpoint of {self.spec.name}") from error
+            raise write_fault(error, f"a checkpoint of {self.spec.name}") from error
         self.release(snapshot)
 
 
