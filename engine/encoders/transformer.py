@@ -14,6 +14,7 @@ import torch
 import transformers
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from engine.config import EncoderConfig
 from engine.encoders.encoder import Vectors, fitting_inputs, unit_rows
@@ -71,17 +72,8 @@ class TransformerEncoder:
         folder = _folder(config.model)
         family = "multilingual-e5-small" if config.model == "default" else config.model
         with _quiet():
-            try:
-                tokenizer = transformers.AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True
-                )
-                model = transformers.AutoModel.from_pretrained(
-                    folder, local_files_only=True, dtype=torch.float32
-                )
-            except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-                raise _unloadable(config.model, error) from None
-        if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
-            raise EncoderError(f"{config.model} has no tokenizer.json: give a model that has one")
+            tokenizer = _load_tokenizer(folder, config.model)
+            model: Any = _load_model(folder, config.model)
         recipe = read_recipe(folder, family, config, _window(model, tokenizer))
         device = config.device
         if device == "auto":
@@ -173,6 +165,26 @@ class TransformerEncoder:
         states = self._model(input_ids=ids, attention_mask=kept.long()).last_hidden_state
         pooled: NDArray[np.float32] = _pool(states, kept, self._recipe.pooling).cpu().numpy()
         return pooled
+
+
+def _load_tokenizer(folder: Path, name: str) -> transformers.PreTrainedTokenizerFast:
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+        raise _unloadable(name, error) from None
+    if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
+        raise EncoderError(f"{name} has no tokenizer.json: give a model that has one")
+    return tokenizer
+
+
+def _load_model(folder: Path, name: str) -> transformers.PreTrainedModel:
+    try:
+        model: transformers.PreTrainedModel = transformers.AutoModel.from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise _unloadable(name, error) from None
+    return model
 
 
 def _pool(states: torch.Tensor, kept: torch.Tensor, pooling: Pooling) -> torch.Tensor:
