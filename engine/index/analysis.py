@@ -72,8 +72,10 @@ def analyzer(field: str) -> Any:
 
 @lru_cache(maxsize=_CACHED_QUERIES)
 def _tokens(field: str, text: str) -> tuple[str, ...]:
+    java, chosen, clean = lucene(), analyzer(field), java_text(text)
     with java_failures("analysing a text"):
-        return tuple(lucene().analyzer_utils.analyze(analyzer(field), java_text(text)))
+        tokens = java.AnalyzerUtils.analyze(chosen, clean)
+        return tuple(tokens)
 
 
 def analyze(field: str, text: str) -> dict[str, int]:

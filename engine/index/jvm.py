@@ -166,7 +166,8 @@ def start_jvm(heap_mb: int = 1024) -> None:
 def _quieten(bridge: Any) -> None:
     """Keep Lucene's note about a module that the runtime does not carry off standard error."""
     logger = bridge.autoclass("java.util.logging.Logger").getLogger(_VECTOR_LOGGER)
-    logger.setLevel(bridge.autoclass("java.util.logging.Level").SEVERE)
+    level = bridge.autoclass("java.util.logging.Level").SEVERE
+    logger.setLevel(level)
     _state.loggers.append(logger)  # java.util.logging holds loggers weakly
 
 

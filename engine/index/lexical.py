@@ -106,7 +106,8 @@ class LexicalIndex:
         """Take over an open directory and reader; use `open`."""
         self._java = lucene()
         self._directory, self._reader = directory, reader
-        self._context = reader.leaves().get(0)
+        leaves = reader.leaves()
+        self._context = leaves.get(0)
         self._leaf = self._context.reader()
         self._lock = threading.Lock()
         self._searchers: OrderedDict[tuple[float, float], Any] = OrderedDict()
@@ -138,7 +139,8 @@ class LexicalIndex:
         except JavaError as error:
             directory.close()
             raise SegmentRefusedError(name, f"Lucene cannot read it ({error})") from error
-        if reader.leaves().size() != 1 or reader.numDocs() != reader.maxDoc():
+        leaves = reader.leaves()
+        if leaves.size() != 1 or reader.numDocs() != reader.maxDoc():
             reader.close()
             directory.close()
             raise SegmentRefusedError(name, "its Lucene index is not one whole Lucene segment")
@@ -179,7 +181,8 @@ class LexicalIndex:
         if not passages:
             return FieldStatistics(0, 0, {})
         with java_failures("counting terms"):
-            counts = {t: int(self._leaf.docFreq(self._java.Term(field_name, t))) for t in terms}
+            asked = {term: self._java.Term(field_name, term) for term in terms}
+            counts = {term: int(self._leaf.docFreq(known)) for term, known in asked.items()}
         return FieldStatistics(passages, tokens, counts)
 
     def document_frequencies(
@@ -195,12 +198,13 @@ class LexicalIndex:
             return np.array([self._count(field_name, t, allowed) for t in terms], dtype=np.int64)
 
     def _count(self, field_name: str, term: str, allowed: LexicalFilter) -> int:
-        postings = self._leaf.postings(self._java.Term(field_name, term), _NO_FREQS)
+        asked, bits = self._java.Term(field_name, term), allowed.bits
+        postings = self._leaf.postings(asked, _NO_FREQS)
         if postings is None or postings.nextDoc() == _NO_MORE:
             return 0
         holding = self._java.FixedBitSet(self.passages)
         postings.intoBitSet(_NO_MORE, holding, 0)
-        return int(self._java.FixedBitSet.intersectionCount(holding, allowed.bits))
+        return int(self._java.FixedBitSet.intersectionCount(holding, bits))
 
     def localize(
         self,
@@ -250,12 +254,14 @@ class LexicalIndex:
         searcher = self._searcher(query.similarity)
         manager = self._java.TopScoreDocCollectorManager(places, None, max(_EXACT_HITS, places))
         collector = manager.newCollector()
-        asked = searcher.rewrite(self._disjunction(query))
-        weight = searcher.createWeight(asked, collector.scoreMode(), 1.0)
+        disjunction, mode = self._disjunction(query), collector.scoreMode()
+        asked = searcher.rewrite(disjunction)
+        weight = searcher.createWeight(asked, mode, 1.0)
         scorer = weight.bulkScorer(self._context)
         if scorer is None:
             return np.empty(0, np.int32), np.empty(0, np.float32)
-        scorer.score(collector.getLeafCollector(self._context), bits, 0, _NO_MORE)
+        leaf_collector = collector.getLeafCollector(self._context)
+        scorer.score(leaf_collector, bits, 0, _NO_MORE)
         return _decode_heap(collector.heap.heap)
 
     def _disjunction(self, query: LexicalQuery) -> Any:
@@ -263,7 +269,9 @@ class LexicalIndex:
         builder, should = java.BooleanQueryBuilder(), java.BooleanClauseOccur.SHOULD
         for term, boost in query.weights:
             clause = _term_query(query.field, term)
-            builder.add(clause if boost == 1.0 else java.BoostQuery(clause, boost), should)
+            if boost != 1.0:
+                clause = java.BoostQuery(clause, boost)
+            builder.add(clause, should)
         return builder.build()
 
     def _searcher(self, similarity: tuple[float, float]) -> Any:
@@ -272,7 +280,8 @@ class LexicalIndex:
             if found is None:
                 found = self._java.IndexSearcher(self._reader)
                 found.setQueryCache(None)
-                found.setSimilarity(self._java.BM25Similarity(*similarity))
+                bm25 = self._java.BM25Similarity(*similarity)
+                found.setSimilarity(bm25)
                 self._searchers[similarity] = found
                 if len(self._searchers) > _SEARCHERS:
                     self._searchers.popitem(last=False)
@@ -316,7 +325,8 @@ class LexicalIndex:
 
     def _postings(self, field_name: str, term: str, places: Sequence[int]) -> list[tuple[int, int]]:
         """Return (row, frequency) for each of the ascending `places` that holds the term."""
-        postings = self._leaf.postings(self._java.Term(field_name, term), _FREQS)
+        asked = self._java.Term(field_name, term)
+        postings = self._leaf.postings(asked, _FREQS)
         if postings is None:
             return []
         found, current = [], -1

@@ -51,26 +51,28 @@ class LexicalBuilder:
         with java_failures("building the lexical index"):
             self._type = self._field_type()
             self._directory = self._java.open_directory(str(path))
-            self._writer = self._java.IndexWriter(self._directory, self._configuration())
+            configuration = self._configuration()
+            self._writer = self._java.IndexWriter(self._directory, configuration)
 
     def _field_type(self) -> Any:
-        made = self._java.FieldType()
+        made, options = self._java.FieldType(), self._java.IndexOptions.DOCS_AND_FREQS
         made.setTokenized(True)
-        made.setIndexOptions(self._java.IndexOptions.DOCS_AND_FREQS)
+        made.setIndexOptions(options)
         made.freeze()
         return made
 
     def _configuration(self) -> Any:
         analyzers = jnius().autoclass("java.util.HashMap")()
         for name in FIELD_NAMES:
-            analyzers.put(name, analyzer(name))
+            chosen = analyzer(name)
+            analyzers.put(name, chosen)
         wrapper = self._java.PerFieldAnalyzerWrapper(analyzer(FIELD_NAMES[0]), analyzers)
         configuration = self._java.IndexWriterConfig(wrapper)
         # Merges only neighbours, one at a time: doc id stays insertion order.
-        policy = self._java.LogDocMergePolicy()
+        policy, scheduler = self._java.LogDocMergePolicy(), self._java.SerialMergeScheduler()
         policy.setNoCFSRatio(1.0)
         configuration.setMergePolicy(policy)
-        configuration.setMergeScheduler(self._java.SerialMergeScheduler())
+        configuration.setMergeScheduler(scheduler)
         configuration.setRAMBufferSizeMB(_BUFFER_MB)
         return configuration
 
@@ -88,15 +90,16 @@ class LexicalBuilder:
             StorageFullError: no space is left.
             JavaError: Lucene failed.
         """
-        name, text = FIELD_NAMES[code], java_text(text)
+        chosen, text = analyzer(FIELD_NAMES[code]), java_text(text)
         with java_failures("building the lexical index"):
             document, field = self._document(code)
             field.setStringValue(text)
             self._writer.addDocument(document)
-            tokens = self._java.analyzer_utils.analyze(analyzer(name), text).size()
+            tokens = self._java.AnalyzerUtils.analyze(chosen, text)
+            count = int(tokens.size())
         self._codes.append(code)
-        self._tokens.append(int(tokens))
-        return int(tokens)
+        self._tokens.append(count)
+        return count
 
     def _document(self, code: int) -> tuple[Any, Any]:
         # One document a field, reused: making Java objects costs more than indexing a text.

@@ -2,6 +2,11 @@
 
 pyjnius reflects over a whole class and resolves overloads at every call, which costs 20 to 50
 microseconds; declared members cost 1 to 5. Reached through `jvm.jnius`, so it is no door itself.
+
+**The rule of every Java call.** pyjnius keeps the receiver of a call in the method object that all
+threads share, from the moment the method is looked up until Java is entered. So the receiver is
+a variable or an attribute of `self`, and every argument is a constant or a variable, computed
+before: then no other thread gets a turn in between. A test reads the source for it.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ _INDEXABLE_TYPE = _type("index/IndexableFieldType")
 _OPTIONS = _type("index/IndexOptions")
 
 _DECLARED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    # class: (constructors, {member: signature}); a leading "=" marks a field, "@" a static member.
+    # Class (below org/apache/lucene unless it says otherwise): (constructors, {member: signature});
+    # a leading "=" marks a field, "@" a static member.
     "util/Version": ((), {"LATEST": "@=" + _type("util/Version"), "toString": f"(){_STRING}"}),
     "store/Directory": ((), {"close": "()V"}),
     "store/LockFactory": ((), {}),
@@ -96,6 +102,10 @@ _DECLARED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
             "postings": f"({_TERM}I){_type('index/PostingsEnum')}",
             "getNormValues": f"({_STRING}){_type('index/NumericDocValues')}",
         },
+    ),
+    "io/anserini/analysis/AnalyzerUtils": (
+        (),
+        {"analyze": f"@({_ANALYZER}{_STRING})Ljava/util/List;"},
     ),
     "index/PostingsEnum": (
         (),
@@ -163,7 +173,8 @@ def _member(bridge: Any, signature: str) -> Any:
 
 def _declare(bridge: Any, name: str) -> Any:
     constructors, members = _DECLARED[name]
-    body: dict[str, Any] = {"__javaclass__": _LUCENE + name}
+    path = name if name.startswith("io/") else _LUCENE + name
+    body: dict[str, Any] = {"__javaclass__": path}
     if constructors:
         body["__javaconstructor__"] = [(signature, False) for signature in constructors]
     body |= {member: _member(bridge, signature) for member, signature in members.items()}
@@ -181,7 +192,6 @@ class Lucene:
             setattr(self, declared.__name__, declared)
         self.bridge = bridge
         self.paths = bridge.autoclass("java.nio.file.Paths")
-        self.analyzer_utils = bridge.autoclass("io.anserini.analysis.AnalyzerUtils")
         self.IndexSearcher.setMaxClauseCount(_CLAUSES)
 
     def __getattr__(self, name: str) -> Any:
@@ -191,11 +201,13 @@ class Lucene:
     @property
     def version(self) -> str:
         """Return Lucene's version, as 10.5.0."""
-        return str(self.Version.LATEST.toString())
+        latest = self.Version.LATEST
+        return str(latest.toString())
 
     def open_directory(self, path: str) -> Any:
         """Return a memory-mapped directory without lock file; the caller closes it."""
-        return self.MMapDirectory(self.paths.get(path), self.NoLockFactory.INSTANCE)
+        place = self.paths.get(path)
+        return self.MMapDirectory(place, self.NoLockFactory.INSTANCE)
 
 
 _lock = threading.Lock()
