@@ -34,7 +34,7 @@ from jobs.reindex import reindex
 from serve.launcher import Spawned, spawn
 
 SHARDS = 3
-PACKAGE_PASSAGES = 1_600
+PACKAGE_PASSAGES = 1_500
 LEAST_PASSAGES = 1_500
 
 _PACKAGES = BaseId("packages")

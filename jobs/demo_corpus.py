@@ -44,7 +44,7 @@ PREFERRED = (
 )
 """Read first when not everything is read: what Octavo itself stands on."""
 
-CHARS_PER_PASSAGE = 330
+CHARS_PER_PASSAGE = 247
 """Characters of English documentation that fill one passage of 128 tokens, about."""
 
 _SHORTEST = 120
