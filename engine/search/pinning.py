@@ -77,5 +77,5 @@ class Pins:
 
     async def close(self) -> None:
         """Wait for a question that is under way."""
-        if self._asking is not None:
+        if self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])

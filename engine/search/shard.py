@@ -242,12 +242,10 @@ class Shard:
         """Return BM25 in float64, shape (n,), in the order of `positions`."""
         scores = np.zeros(len(positions.ordinals), np.float64)
         for number, part in enumerate(self.segments):
-            mine = positions.segments == number
-            if not mine.any():
-                continue
-            fields = part.segment.field[positions.ordinals]
+            mine = np.flatnonzero(positions.segments == number)
+            fields = part.segment.field[positions.ordinals[mine]]
             for name, terms in query.fields.items():
-                rows = np.flatnonzero(mine & (fields == FIELD_CODES[name]))
+                rows = mine[fields == FIELD_CODES[name]]
                 if len(rows):
                     ordinals = positions.ordinals[rows]
                     scores[rows] = _exact(part, name, terms, ordinals, (query.k1, query.b))

@@ -131,9 +131,9 @@ class Library:
         for shard in range(shards):
             mine = [key for key in wanted if place(key[0], shards) == shard]
             for part in range(segments):
-                record = self._segment(store, mine[part::segments], shard)
-                if record is not None:
-                    built.append(record)
+                segment = self._segment(store, mine[part::segments], shard)
+                if segment is not None:
+                    built.append(segment)
         record = GenerationRecord(
             number=number,
             shards=shards,
@@ -172,9 +172,7 @@ class Library:
         inputs: list[tuple[str, str]] = []
         for number, revision in enumerate(revisions):
             entries.append({name: getattr(revision, name) for name in ENTRIES.names})
-            spans = cut(
-                revision.content, revision.title, self.encoder.count_tokens, PASSAGE_TOKENS
-            )
+            spans = cut(revision.content, revision.title, self.encoder.count_tokens, PASSAGE_TOKENS)
             for span in spans:
                 text = revision.content[span.start : span.end]
                 digest = hashlib.blake2b(f"{revision.title}\n{text}".encode(), digest_size=16)
