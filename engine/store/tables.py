@@ -169,9 +169,12 @@ class Table:
             rows: of the table's schema, at least one.
 
         Raises:
+            ValueError: there are no rows.
             StorageFullError: no space; what was written is removed.
             StoreError: they cannot be written.
         """
+        if not rows.num_rows:
+            raise ValueError(f"no rows to stage for {self.spec.name}")
         files: list[DataFile] = []
         counts: list[int] = []
         try:
