@@ -36,7 +36,6 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # its C++ speaks on the driver's standard error
 }
 
 

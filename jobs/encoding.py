@@ -6,6 +6,7 @@ The steps are plain classes over the engine; what Ray Data runs are the thin cal
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,12 +247,17 @@ class Encode:
 
 
 def encode_blocks(
-    order: EncodingOrder, blocks: Iterable[Block]
+    order: EncodingOrder, blocks: Iterable[Block], *, own: bool = False
 ) -> Iterator[tuple[str, BlockReport]]:
     """Run stage one over blocks with Ray Data; yield each block's name and report as it is staged.
 
     Needs Ray. Encoders run in an actor pool of `jobs.encoder_actors`; with `jobs.gpus_per_encoder`
     cutting gets a pool of its own.
+
+    Args:
+        order: what to do.
+        blocks: which.
+        own: whether only jobs run on this Ray; else actors that die are started again.
 
     Raises:
         EncoderError: the encoder cannot be opened or is not the newest generation's.
@@ -266,10 +272,14 @@ def encode_blocks(
     gpus = config.jobs.gpus_per_encoder
     rows: ray.data.Dataset = ray.data.from_items(items, override_num_blocks=len(items))
     shared: dict[str, Any] = {"fn_constructor_args": (order,), "batch_size": 1, "compute": pool}
-    if gpus:
-        rows = rows.map_batches(Cut, num_cpus=1, **shared)
-        rows = rows.map_batches(Encode, num_gpus=gpus, num_cpus=0, **shared)
-    else:
-        rows = rows.map_batches(CutAndEncode, num_cpus=1, **shared)
+    if own:
+        shared["max_restarts"] = 0  # else Ray complains on the terminal about its own arguments
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of max_restarts, from Ray 2.64 on
+        if gpus:
+            rows = rows.map_batches(Cut, num_cpus=1, **shared)
+            rows = rows.map_batches(Encode, num_gpus=gpus, num_cpus=0, **shared)
+        else:
+            rows = rows.map_batches(CutAndEncode, num_cpus=1, **shared)
     for row in rows.iter_rows():
         yield str(row["block"]), BlockReport.decode(bytes(row["report"]))

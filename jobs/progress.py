@@ -18,7 +18,7 @@ from rich.progress import Progress as RichProgress
 
 
 class Progress:
-    """Shows how far a job is. On anything but a terminal it says nothing until the end."""
+    """Shows how far a job is. On anything but a terminal it says nothing."""
 
     def __init__(self, console: Console, label: str, total: int | None) -> None:
         """Prepare the bar.
@@ -32,7 +32,8 @@ class Progress:
         columns += [MofNCompleteColumn(), TimeElapsedColumn()]
         if total is not None:
             columns.append(TimeRemainingColumn())
-        self._bar = RichProgress(*columns, console=console, transient=True)
+        quiet = not console.is_terminal
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=quiet)
         self._task = self._bar.add_task(label, total=total)
 
     def __enter__(self) -> Self:

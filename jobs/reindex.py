@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,12 @@ from jobs.staging import Block, BlockReport, Key, Stage, divide, ipc_bytes, keys
 from jobs.vectorstock import write_stock
 
 LOCK = "locks/reindex"
+
+OnStep = Callable[[str], None]
+
+
+def ignore_step(step: str) -> None:
+    """Do nothing with a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,12 @@ class ReindexReport:
 
 
 def reindex(
-    config: Config, console: Console, *, shards: int | None = None, rebuild: bool = False
+    config: Config,
+    console: Console,
+    *,
+    shards: int | None = None,
+    rebuild: bool = False,
+    on_step: OnStep = ignore_step,
 ) -> ReindexReport:
     """Build and commit the next generation, if there is anything to do.
 
@@ -89,6 +100,8 @@ def reindex(
         console: where progress is shown.
         shards: how many shards; None: as before, or as configured.
         rebuild: cut everything anew; vectors of unchanged passages are still copied.
+        on_step: told of each durable step: `staged` (a block), `built` (a segment), `current`
+            (what becomes current is written), `committed`.
 
     Raises:
         ConflictError: another reindex is running, or committed meanwhile. Run it again.
@@ -100,7 +113,7 @@ def reindex(
     started = time.monotonic()
     store = open_store(config.root)
     with locked(store.storage.local_path(LOCK), "another reindex is running"), unwrapped():
-        job = _Job(config, store, console)
+        job = _Job(config, store, console, on_step)
         report = job.run(shards, rebuild=rebuild)
     return replace(report, seconds=time.monotonic() - started)
 
@@ -112,6 +125,7 @@ class _Job:
     config: Config
     store: Store
     console: Console
+    on_step: OnStep
     staged: BlockReport = field(default_factory=BlockReport)  # summed, interrupted runs' too
     resumed: int = 0
 
@@ -148,19 +162,21 @@ class _Job:
         for report in done.values():
             self._count(plan, report, resumed=True)
         with joined(self.config.jobs) as own:
-            self._encode(plan, stage, [block for block in blocks if block.name not in done])
+            missing = [block for block in blocks if block.name not in done]
+            self._encode(plan, stage, missing, own=own)
             order = self._shard_order(plan, stage, blocks)
             segments = []
             with Progress(self.console, "building shards", len(plan.touched)) as progress:
                 for record in build_shards(order, plan.touched, own=own):
                     segments.append(record)
+                    self.on_step("built")
                     progress.advance()
         return sorted(segments, key=lambda record: record.name)
 
     def _blocks(self, plan: Plan) -> tuple[Block, ...]:
         return divide(plan.key, plan.added, plan.block_rows(self.config))
 
-    def _encode(self, plan: Plan, stage: Stage, blocks: Sequence[Block]) -> None:
+    def _encode(self, plan: Plan, stage: Stage, blocks: Sequence[Block], *, own: bool) -> None:
         if not blocks:
             return
         previous = plan.previous
@@ -174,8 +190,9 @@ class _Job:
         )
         total = sum(len(block.keys) for block in blocks)
         with Progress(self.console, "encoding revisions", total) as progress:
-            for _, report in encode_blocks(order, blocks):
+            for _, report in encode_blocks(order, blocks, own=own):
                 self._count(plan, report, resumed=False)
+                self.on_step("staged")
                 progress.advance(report.revisions)
 
     def _stock(self, previous: GenerationRecord | None, stage: Stage) -> tuple[str, ...]:
@@ -251,7 +268,9 @@ class _Job:
         held = {*plan.added, *plan.kept, *self._indexed(kept)}
         moves = self.store.catalog.poll().next_generation_moves(plan.generation)
         self.store.writer.set_current([move for move in moves if move in held], plan.generation)
+        self.on_step("current")
         log.commit(record)
+        self.on_step("committed")
         return record
 
     def _report(self, plan: Plan, record: GenerationRecord, segments: int) -> ReindexReport:
