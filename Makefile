@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-quick test-long demo bench format clean clean-all
+.PHONY: help setup check test test-quick test-long test-gpu demo bench format clean clean-all
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -48,14 +48,17 @@ check: $(READY) ## formatting, lint, types, dependency rules, architecture tests
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/architecture
 
-test: $(READY) ## every test
-	$(BIN)/python -m pytest -q $(ARGS)
+test: $(READY) ## the tests
+	$(BIN)/python -m pytest -q -m "not (long or gpu)" $(ARGS)
 
 test-quick: $(READY) ## only tests that start neither a JVM nor Ray
-	$(BIN)/python -m pytest -q -m "not (jvm or ray or slow or gpu)" $(ARGS)
+	$(BIN)/python -m pytest -q -m "not (jvm or ray or slow or long or gpu)" $(ARGS)
 
-test-long: $(READY) ## every test, with ten times the generated examples
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q $(ARGS)
+test-long: $(READY) ## the tests, those that take minutes too
+	$(BIN)/python -m pytest -q -m "not gpu" $(ARGS)
+
+test-gpu: $(READY) ## the tests that need a GPU
+	$(BIN)/python -m pytest -q -m gpu $(ARGS)
 
 demo: $(READY) ## the whole product on a real corpus (KEEP=1 leaves it serving, ALL=1 reads every package)
 	$(BIN)/octavo demo $(if $(KEEP),--keep) $(if $(ALL),--all) $(ARGS)

@@ -11,6 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says more about the machine than about the code.
+settings.register_profile("octavo", deadline=None)
+settings.load_profile("octavo")
 
 # Read by Ray when it is imported, which test modules do while they are collected.
 os.environ |= {
