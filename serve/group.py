@@ -7,6 +7,7 @@ import asyncio
 from engine.config import undump_config
 from engine.errors import InternalError
 from engine.local import open_follower
+from serve.health import Health
 from serve.logs import open_log
 from serve.loopback import keep_replica_local
 
@@ -31,6 +32,7 @@ class GroupDeployment:
         open_log(config)
         self._follower = open_follower(config, position=position, groups=groups)
         self._follower.start()
+        self._health = Health(self._follower.healthy)
 
     async def handle(self, frame: bytes) -> bytes:
         """Answer one packed question."""
@@ -40,13 +42,12 @@ class GroupDeployment:
         return await group.handle(frame)
 
     async def check_health(self) -> None:
-        """Tell Serve whether this replica still follows its store.
+        """Tell Serve whether this replica is worth keeping.
 
         Raises:
-            InternalError: it does not.
+            InternalError: it has not followed its store for long.
         """
-        if not self._follower.healthy():
-            raise InternalError("the group does not follow the store")
+        self._health.require()
 
     async def __del__(self) -> None:
         """Close the follower; Serve awaits this when the replica stops."""

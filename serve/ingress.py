@@ -20,6 +20,7 @@ from engine.search.encoding import LocalQueryEncoder, QueryEncoder
 from serve.auth import StaticTokens
 from serve.clients import group_client, remote_encoder
 from serve.doors import build_app
+from serve.health import Health
 from serve.logs import open_log
 from serve.loopback import keep_replica_local
 
@@ -51,6 +52,7 @@ class IngressDeployment:
         self._credentials = None if tokens is None else StaticTokens(Path(tokens))
         position = None if groups else 0
         self._follower = open_follower(self._config, position=position, groups=max(1, len(groups)))
+        self._health = Health(self._follower.healthy)
         self._groups = groups
         self._encoder = encoder
         self._knowledge: Knowledge | None = None
@@ -75,13 +77,12 @@ class IngressDeployment:
         return build_app(knowledge, self._config, self._credentials)
 
     async def check_health(self) -> None:
-        """Tell Serve whether this replica still follows its store.
+        """Tell Serve whether this replica is worth keeping.
 
         Raises:
-            InternalError: it does not.
+            InternalError: it has not followed its store for long.
         """
-        if not self._follower.healthy():
-            raise InternalError("the ingress does not follow the store")
+        self._health.require()
 
     async def __del__(self) -> None:
         """Close what was opened; Serve awaits this when the replica stops."""

@@ -122,8 +122,8 @@ def _deploy(config: Config, tokens: Path | None, preparation: runtime.Preparatio
     from serve.app import LOGS, NAME, build
 
     options = HTTPOptions(host=preparation.host, port=config.serve.port)
-    rayserve.start(proxy_location="HeadOnly", http_options=options, logging_config=LOGS)
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    rayserve.start(proxy_location="HeadOnly", http_options=options, logging_config=LOGS)
     try:
         rayserve.run(build(config, tokens), name=NAME, route_prefix="/")
     except RuntimeError:
