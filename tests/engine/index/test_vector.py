@@ -30,6 +30,10 @@ EXACT = VectorSettings(search="exact")
 GRAPH = VectorSettings(search="approximate", neighbours=16, ef_construction=80)
 
 
+def as_unit_rows(rows: NDArray[np.float64]) -> Float32:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
 def open_index(vectors: Float32, options: VectorSettings) -> VectorIndex:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "faiss.index"
@@ -50,9 +54,8 @@ def scenes(draw: st.DrawFn) -> tuple[Float32, Float32, NDArray[np.bool_]]:
     count, kinds = draw(st.integers(1, 300)), draw(st.integers(1, 40))
     dimension = draw(st.sampled_from([2, 8, 33]))
     centres = unit_rows(kinds, dimension, int(rng.integers(2**31)))
-    rows = centres[rng.integers(kinds, size=count)]
-    rows = rows + draw(st.sampled_from([0.0, 1e-7, 1e-4])) * rng.normal(size=rows.shape)
-    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    noise = draw(st.sampled_from([0.0, 1e-7, 1e-4])) * rng.normal(size=(count, dimension))
+    rows = as_unit_rows(centres[rng.integers(kinds, size=count)] + noise)
     query = rows[0] if draw(st.booleans()) else unit_rows(1, dimension, int(rng.integers(2**31)))[0]
     allowed = rng.random(count) < draw(st.sampled_from([0.02, 0.5, 1.0]))
     return rows, query, allowed
@@ -111,9 +114,9 @@ def test_a_cosine_depends_on_its_row_alone(seed: int, count: int, dimension: int
 def crowd() -> Float32:
     """Return more clustered rows than are scanned exactly under a filter."""
     rng = np.random.default_rng(5)
-    rows = unit_rows(60, 24)[rng.integers(60, size=SCAN_AT_MOST + 2000)]
-    rows = rows + 0.15 * rng.normal(size=rows.shape)
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    count = SCAN_AT_MOST + 2000
+    noise = 0.15 * rng.normal(size=(count, 24))
+    return as_unit_rows(unit_rows(60, 24)[rng.integers(60, size=count)] + noise)
 
 
 @pytest.fixture(scope="module")
