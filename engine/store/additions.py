@@ -18,6 +18,7 @@ from engine.ids import (
     id_fault,
 )
 from engine.store import limits
+from engine.store.columns import table_of
 from engine.store.layout import REVISIONS
 from engine.store.revisions import Identity, NewRevision, RevisionKey
 
@@ -198,4 +199,4 @@ def revision_rows(candidates: Sequence[Candidate], created_at: str) -> pa.Table:
         }
         for candidate in candidates
     ]
-    return pa.Table.from_pylist(rows, schema=REVISIONS.schema)
+    return table_of(rows, REVISIONS.schema)

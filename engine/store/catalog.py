@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.errors import StoreError
 from engine.ids import BaseId, ItemId, RevisionId
+from engine.store.columns import table_of
 from engine.store.fold import ItemFold, PublicationFold
 from engine.store.log import Advance, CommitLog, DataFile, Follower
 from engine.store.parquet import ReadCounters, read_groups
@@ -178,7 +179,7 @@ class _Change:
 
 
 _SCHEMAS = {"bases": BASES_SCHEMA, "items": ITEMS_SCHEMA, "publications": PUBLICATIONS_SCHEMA}
-_UNCHANGED = {name: _Change(False, schema.empty_table()) for name, schema in _SCHEMAS.items()}
+_UNCHANGED = {name: _Change(False, table_of((), schema)) for name, schema in _SCHEMAS.items()}
 
 
 class CatalogFolder:
@@ -192,8 +193,8 @@ class CatalogFolder:
         self._catalog = Catalog(
             "",
             {},
-            ItemFold(ITEMS_SCHEMA.empty_table()),
-            PublicationFold(PUBLICATIONS_SCHEMA.empty_table()),
+            ItemFold(table_of((), ITEMS_SCHEMA)),
+            PublicationFold(table_of((), PUBLICATIONS_SCHEMA)),
             (),
         )
 
@@ -258,7 +259,7 @@ class CatalogFolder:
     def _read(self, name: str, advance: Advance) -> pa.Table:
         schema = _SCHEMAS[name]
         parts = [part for file in advance.added for part in self._parts(name, file)]
-        return pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
+        return pa.concat_tables(parts).cast(schema) if parts else table_of((), schema)
 
     def _parts(self, name: str, file: DataFile) -> Iterator[pa.Table]:
         path = self._storage.local_path(f"{self._storage.table_key(name)}/{file.path}")

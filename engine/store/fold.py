@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.ids import ItemId, RevisionId
+from engine.store.columns import Int64s, integers, numbers, strings, table_of
 from engine.store.states import (
     ITEMS_SCHEMA,
     PUBLICATIONS_SCHEMA,
@@ -24,7 +25,6 @@ from engine.store.states import (
 )
 
 _MIN_OVERLAY = 4096
-_Int64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 ITEM_CODED = ("base_id", "status", "source_type", "published_at", "changed_at")
 """Columns of `items` with few values: held dictionary-coded."""
@@ -37,7 +37,7 @@ class HashIndex:
         """Index keys by their position."""
         hashes = np.fromiter(map(hash, keys), np.int64)
         self._rows = np.argsort(hashes, kind="stable")
-        self._hashes: _Int64 = hashes[self._rows]
+        self._hashes: Int64s = hashes[self._rows]
 
     def rows(self, key: Hashable) -> Iterator[int]:
         """Yield the positions whose key has the same hash: nearly always one or none."""
@@ -48,7 +48,7 @@ class HashIndex:
             place += 1
 
 
-def kept_rows(codes: _Int64, current_from: _Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def kept_rows(codes: Int64s, current_from: Int64s) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Say which rows of items still decide something.
 
     A reader pinned to generation g takes the highest-version row with `current_from` <= g. So a
@@ -82,18 +82,18 @@ def fold_items(rows: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return rows
     codes = item_codes(rows)
-    starts = np.asarray(rows["current_from"].combine_chunks(), np.int64)
-    return rows.filter(pa.array(kept_rows(codes, starts)))
+    starts = numbers(rows["current_from"])
+    return rows.take(integers(np.flatnonzero(kept_rows(codes, starts))))
 
 
-def item_codes(rows: pa.Table) -> _Int64:
+def item_codes(rows: pa.Table) -> Int64s:
     """Return int64 of shape (rows,): 0.. by distinct item, for rows sorted by item."""
     ids = rows["item_id"].combine_chunks()
     changed = np.ones(rows.num_rows, np.int64)
     changed[0] = 0
     if rows.num_rows > 1:
         differs = pc.not_equal(ids[1:], ids[:-1])
-        changed[1:] = np.asarray(differs).astype(np.int64)
+        changed[1:] = numbers(differs.cast(pa.int64()))
     return np.cumsum(changed)
 
 
@@ -109,7 +109,7 @@ class ItemFold:
         self._body: dict[str, Any] = columns | {
             name: columns[name].dictionary_encode() for name in ITEM_CODED
         }
-        newest = columns["item_id"].take(pa.array(self._ends - 1, pa.int64()))
+        newest = columns["item_id"].take(integers(self._ends - 1))
         self._index = HashIndex(newest.to_pylist())
         self._overlay: Mapping[ItemId, tuple[ItemState, ...]] = {}
         self._new = 0
@@ -146,7 +146,7 @@ class ItemFold:
         body = pa.Table.from_arrays(columns, schema=ITEMS_SCHEMA)
         if not self._overlay:
             return body
-        renewed = pa.array(list(self._overlay), pa.string())
+        renewed = strings(self._overlay)
         body = body.filter(pc.invert(pc.is_in(body["item_id"], renewed)))
         states = [state for stack in self._overlay.values() for state in stack]
         return pa.concat_tables([body, rows_of(states, ITEMS_SCHEMA)])
@@ -218,11 +218,11 @@ class PublicationFold:
     def __init__(self, rows: pa.Table) -> None:
         """Fold rows, in any order, as the body; the overlay is empty."""
         rows = rows.select(PUBLICATIONS_SCHEMA.names)
-        gone = rows.filter(pc.equal(rows["kind"], pa.scalar("withdrawn")))
+        gone = rows.filter(pc.is_in(rows["kind"], strings(["withdrawn"])))
         self.withdrawn = frozenset(
             zip(gone["item_id"].to_pylist(), gone["revision_id"].to_pylist(), strict=True)
         )
-        rows = rows.filter(pc.equal(rows["kind"], pa.scalar("published")))
+        rows = rows.filter(pc.is_in(rows["kind"], strings(["published"])))
         # RFC 3339 in UTC sorts as text; the hash index is stable, so the first publication wins.
         rows = rows.sort_by([("at", "ascending")])
         self._items: Any = rows["item_id"].combine_chunks()
@@ -285,4 +285,4 @@ class PublicationFold:
         withdrawn = [(item, revision, "withdrawn", "") for item, revision in sorted(self.withdrawn)]
         names = PUBLICATIONS_SCHEMA.names
         rows = [dict(zip(names, row, strict=True)) for row in (*published, *withdrawn)]
-        return pa.Table.from_pylist(rows, schema=PUBLICATIONS_SCHEMA)
+        return table_of(rows, PUBLICATIONS_SCHEMA)

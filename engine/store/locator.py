@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from engine.ids import ItemId, RevisionId
+from engine.store.columns import Int64s
 from engine.store.log import DataFile
 from engine.store.parquet import ReadCounters, open_parquet
 
-_Int64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 _ID_COLUMNS = ["item_id", "revision_id"]
 
 
@@ -40,7 +40,7 @@ class FileIndex:
         self.file = file
         self.metadata = metadata
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        self._group_ends: _Int64 = np.cumsum(np.asarray(rows, np.int64))
+        self._group_ends: Int64s = np.cumsum(np.asarray(rows, np.int64))
         self._keys, self._key_rows = _sorted_hashes(keys)
         self._items, self._item_rows = _sorted_hashes(item for item, _ in keys)
 
@@ -86,7 +86,7 @@ class FileIndex:
         return Place(self.file, group, row - start)
 
 
-def _sorted_hashes(keys: Iterable[Hashable]) -> tuple[_Int64, _Int64]:
+def _sorted_hashes(keys: Iterable[Hashable]) -> tuple[Int64s, Int64s]:
     hashes = np.fromiter(map(hash, keys), np.int64)
     order = np.argsort(hashes, kind="stable")
     return hashes[order], order

@@ -122,7 +122,8 @@ class CommitLog:
             StoreError: there is no such table or version, or it cannot be read.
         """
         handle = open_handle(self._uri, self._storage.storage_options, version)
-        actions = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+        stream = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True))
+        actions = stream.read_all().to_pylist()
         files = (
             DataFile(unquote(row["path"]), row.get(f"partition.{BUCKET}"), row["size_bytes"])
             for row in actions

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import StoreError
+from engine.store.columns import Int64s, numbers
 from engine.store.storage import fsync_file, fsync_folder, write_fault
 
 ROW_GROUP_BYTES = 1 << 20
@@ -29,7 +30,7 @@ class ReadCounters:
     bytes: int = 0
 
 
-def row_group_starts(text_bytes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+def row_group_starts(text_bytes: Int64s) -> list[int]:
     """Return where row groups start, first row 0, so that each has about `ROW_GROUP_BYTES`.
 
     Args:
@@ -64,8 +65,7 @@ def write_parquet(path: Path, rows: pa.Table, text: str | None, coded: Sequence[
     """
     sizes = np.zeros(rows.num_rows, np.int64)
     if text is not None:
-        lengths = pc.binary_length(rows[text])
-        sizes = np.asarray(lengths.combine_chunks().to_numpy(zero_copy_only=False), np.int64)
+        sizes = numbers(pc.binary_length(rows[text]).cast(pa.int64()))
     starts = row_group_starts(sizes)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

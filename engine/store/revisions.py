@@ -9,11 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from engine.errors import StoreError
 from engine.ids import BaseId, ItemId, RevisionId
+from engine.store.columns import integers
 from engine.store.locator import FileIndex, Place
 from engine.store.log import DataFile, Follower
 from engine.store.parquet import ReadCounters, read_groups
@@ -176,7 +179,7 @@ class Revisions:
                     for group, rows in self._rows(file, sorted(groups), columns):
                         found = _confirmed(rows, groups[group])
                         if found:
-                            yield from rows.take(pa.array(list(found.values()))).to_batches()
+                            yield from rows.take(_positions(found.values())).to_batches()
                         for key in found:
                             waiting.pop(key, None)
             except FileNotFoundError:
@@ -288,7 +291,7 @@ def _confirmed(
     rows: pa.Table, candidates: Sequence[tuple[RevisionKey, int]]
 ) -> dict[RevisionKey, int]:
     """Return the candidates whose row has their ids, with its position."""
-    positions = pa.array([row for _, row in candidates])
+    positions = _positions(row for _, row in candidates)
     ids = rows.select(["item_id", "revision_id"]).take(positions)
     held = _rows_of(ids, ("item_id", "revision_id"))
     pairs = zip(candidates, held, strict=True)
@@ -297,6 +300,10 @@ def _confirmed(
 
 def _rows_of(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
+
+def _positions(rows: Iterable[int]) -> Any:
+    return integers(np.fromiter(rows, np.int64))
 
 
 def _vanishing() -> StoreError:

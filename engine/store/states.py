@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from engine.ids import BaseId, ItemId, RevisionId
+from engine.store.columns import table_of
 
 BaseStatus = Literal["active", "archived"]
 ItemStatus = Literal["draft", "published", "archived"]
@@ -146,7 +147,7 @@ PUBLICATIONS_SCHEMA = pa.schema(
 
 def rows_of(states: list[Any], schema: pa.Schema) -> pa.Table:
     """Return states (dataclasses of one kind) as a table of their schema, in their order."""
-    return pa.Table.from_pylist([asdict(state) for state in states], schema=schema)
+    return table_of([asdict(state) for state in states], schema)
 
 
 def base_of(row: Mapping[str, Any]) -> BaseState:

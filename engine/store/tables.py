@@ -16,7 +16,9 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
@@ -31,6 +33,7 @@ from engine.errors import (
     StoreError,
 )
 from engine.ids import ItemId, shard_of
+from engine.store.columns import integers
 from engine.store.log import BUCKET, CommitLog, DataFile, Follower, open_handle
 from engine.store.parquet import write_parquet
 from engine.store.storage import Storage, fsync_file, fsync_folder, write_fault
@@ -193,7 +196,7 @@ class Table:
         places: dict[str, list[int]] = {}
         for row, key in enumerate(ordered[self.spec.bucket_by].to_pylist()):
             places.setdefault(bucket_of(str(key)), []).append(row)
-        return ((bucket, ordered.take(places[bucket])) for bucket in sorted(places))
+        return ((bucket, ordered.take(_positions(places[bucket]))) for bucket in sorted(places))
 
     def _write(self, bucket: str | None, rows: pa.Table) -> DataFile:
         folder = f"{BUCKET}={bucket}/" if bucket is not None else ""
@@ -330,6 +333,10 @@ class Table:
         except (DeltaError, OSError) as error:
             raise write_fault(error, f"a checkpoint of {self.spec.name}") from error
         self.release(snapshot)
+
+
+def _positions(rows: list[int]) -> Any:
+    return integers(np.asarray(rows, np.int64))
 
 
 def _partition(file: DataFile) -> dict[str, str | None]:

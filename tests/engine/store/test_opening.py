@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,14 @@ def test_a_store_whose_table_is_gone_says_so(tmp_path: Path) -> None:
     (tmp_path / "store" / "items").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="there is no table at"):
         store.catalog.poll()
+
+
+def test_using_a_store_does_not_load_pandas(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from tests.engine.store.workers import use_everything\n"
+        f"use_everything({str(tmp_path / 'root')!r})\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

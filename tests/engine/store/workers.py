@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from engine.errors import EngineError, StaleVersionError
 from engine.ids import BaseId, ItemId, RevisionId
+from engine.store.compaction import compact
 from engine.store.layout import BASES
-from engine.store.opening import open_store
+from engine.store.opening import create_store, open_store
 from engine.store.states import BASES_SCHEMA, BaseState, rows_of
 from engine.store.storage import LocalStorage
 from engine.store.tables import Table
@@ -115,3 +116,18 @@ def write_until_killed(root: str, parent: Connection) -> None:
 
 def endless_rows(number: int) -> list[Any]:
     return [new(f"text {number} {n}", ref=f"b{number}/{n}") for n in range(5)]
+
+
+def use_everything(root: str) -> None:
+    """Make a store, write, fold, compact, read."""
+    store = create_store(root)
+    store.writer.create_base(KB, "Knowledge", "alice", None, "public")
+    keys = store.writer.add_revisions(crash_rows(), publish=True).keys
+    key = keys[0]
+    assert key is not None
+    store.writer.set_current([key], 1)
+    store.writer.withdraw(*key)
+    for table in store.tables.all():
+        compact(table)
+    assert open_store(root).catalog.poll().item_count == len(keys)
+    assert open_store(root).revisions.read(*key) is not None
