@@ -72,7 +72,7 @@ format: $(READY) ## rewrite the code as ruff formats it
 	$(BIN)/ruff format .
 
 clean: ## remove caches and the demo's store
-	rm -rf .octavo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info
+	rm -rf .octavo-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 clean-all: clean ## remove .venv too

@@ -22,7 +22,7 @@ from rich.text import Text
 from engine.config import Config, dump_config
 from engine.errors import EngineError
 from engine.ids import BaseId
-from engine.store.storage import LocalStorage
+from engine.store.opening import create_store
 from engine.store.writer import StoreWriter
 from jobs import demo_visit
 from jobs.cluster import joined
@@ -72,8 +72,8 @@ class Stage:
         return self.folder / "demo.yaml"
 
     def writer(self) -> StoreWriter:
-        """Return a writer of the demo's store."""
-        return StoreWriter(LocalStorage(Path(self.config.root)))
+        """Return a writer of the demo's store, which is made when it is not there."""
+        return create_store(self.config.root).writer
 
     def act(self, text: str) -> None:
         """Announce a part of the demo."""
@@ -86,7 +86,7 @@ class Stage:
 
 
 def run_demo(config: Config, *, everything: bool, keep: bool, console: Console) -> int:
-    """Play the demo in `demo` under the configured root, which is made anew.
+    """Play the demo beside the configured root, in `ROOT-demo`, which is made anew.
 
     Args:
         config: the configuration; root, port and shards are replaced.
@@ -111,14 +111,14 @@ def run_demo(config: Config, *, everything: bool, keep: bool, console: Console) 
 @contextmanager
 def _staged(config: Config, console: Console) -> Iterator[Stage]:
     """Make the demo's folder and configuration, and be connected to Ray inside the block."""
-    folder = Path(config.root).absolute() / "demo"
+    folder = Path(f"{Path(config.root).absolute()}-demo")
     if stop_left_running(folder):
         console.print(Text("stopped the server that an earlier demo left running", style="dim"))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     own = config.model_copy(
         update={
-            "root": str(folder),
+            "root": str(folder / "store"),
             "serve": config.serve.model_copy(update={"port": free_port(config.serve.port)}),
             "jobs": config.jobs.model_copy(update={"shards": SHARDS}),
         }
@@ -240,10 +240,9 @@ async def _second_part(visit: Visit, older: Address) -> Address:
 
 
 def _say_goodbye(stage: Stage, server: Spawned | None) -> None:
-    try:
-        root = stage.folder.relative_to(Path.cwd())
-    except ValueError:
-        root = stage.folder
+    root = Path(stage.config.root)
+    if root.is_relative_to(Path.cwd()):
+        root = root.relative_to(Path.cwd())
     octavo = f"octavo --root {root}"
     lines = [
         "Type next (.venv/bin/octavo, when .venv is not activated):",
