@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,12 @@ class Expected:
     manifest_sha256: str | None = None
 
 
-def _read_arrow(path: Path, schema: pa.Schema, name: str) -> pa.Table:
+def _read_arrow(path: Path, schema: pa.Schema, name: str, *, full: bool) -> pa.Table:
     try:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
+        table.validate(full=full)
+    except (pa.ArrowException, ValueError, OSError) as error:
         raise SegmentRefusedError(name, f"{path.name} cannot be read") from error
     if not table.schema.equals(schema):
         raise SegmentRefusedError(name, f"{path.name} has other columns")
@@ -107,9 +109,9 @@ def _read_vectors(path: Path, name: str) -> NDArray[np.float32]:
     try:
         # A plain array over the map: fancy indexing of a memmap would make memmaps.
         vectors = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, SyntaxError, TokenError) as error:  # numpy parses its header
         raise SegmentRefusedError(name, "vectors.npy cannot be read") from error
-    if vectors.dtype != np.float32 or vectors.ndim != 2:
+    if vectors.dtype != np.float32 or vectors.ndim != 2 or not vectors.flags.c_contiguous:
         raise SegmentRefusedError(name, "vectors.npy is not a float32 matrix")
     return vectors
 
@@ -138,8 +140,9 @@ class _Files:
 
 def _open_arrays(directory: Path, manifest: Manifest, name: str) -> _Files:
     files = _Files(
-        _read_arrow(directory / "passages.arrow", INDEXED, name),
-        _read_arrow(directory / "entries.arrow", ENTRIES, name),
+        # All text of the passages is not worth reading at each open: `verify` hashes it.
+        _read_arrow(directory / "passages.arrow", INDEXED, name, full=False),
+        _read_arrow(directory / "entries.arrow", ENTRIES, name, full=True),
         _read_vectors(directory / "vectors.npy", name),
     )
     counts = {

@@ -204,7 +204,7 @@ class VectorIndex:
         faiss = _faiss()
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise SegmentRefusedError(path.parent.name, "FAISS cannot read faiss.index") from error
         if (index.ntotal, index.d) != vectors.shape:
             raise SegmentRefusedError(

@@ -284,3 +284,21 @@ def test_sliced_and_chunked_input_is_taken(tmp_path: Path) -> None:
     assert [segment.text(ordinal) for ordinal in range(4)] == [text.text for text in TEXTS[1:]]
     assert [bytes(row) for row in segment.text_hash] == pieces["text_hash"].to_pylist()
     segment.close()
+
+
+def test_a_flipped_byte_is_never_worse_than_a_refusal(built: SegmentRecord, tmp_path: Path) -> None:
+    folder = tmp_path / "s1"
+    outcomes = set()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        whole = path.read_bytes()
+        for place in range(3, len(whole), max(1, len(whole) // 12)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            try:
+                Segment.open(folder).close()
+                outcomes.add("opened")
+            except SegmentRefusedError:
+                outcomes.add("refused")
+        path.write_bytes(whole)
+    assert outcomes == {"opened", "refused"}
