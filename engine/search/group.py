@@ -92,7 +92,7 @@ class ShardGroup:
             grace_s: how long an old generation stays open after its last use, at least the
                 longest deadline of a query.
         """
-        self._shelf = shelf
+        self.shelf = shelf
         self._views = views
         self._position, self._groups = position, groups
         self._grace_s = grace_s
@@ -118,7 +118,7 @@ class ShardGroup:
         with self._lock:
             if record.number in self._open:
                 return
-        held = self._shelf.take(record, shards_of(self._position, self._groups, record.shards))
+        held = self.shelf.take(record, shards_of(self._position, self._groups, record.shards))
         shards = {shard: Shard(shard, segments) for shard, segments in held.items()}
         with self._lock:
             self._open[record.number] = _Open(record, shards)
@@ -135,7 +135,7 @@ class ShardGroup:
             ]
             closed = [self._open.pop(number) for number in idle]
         for generation in closed:
-            self._shelf.put_back(generation.record, tuple(generation.shards))
+            self.shelf.put_back(generation.record, tuple(generation.shards))
 
     def open_numbers(self) -> tuple[int, ...]:
         """Return the numbers of the generations that are open, ascending."""
@@ -303,7 +303,7 @@ class ShardGroup:
         with self._lock:
             held, self._open = list(self._open.values()), {}
         for generation in held:
-            self._shelf.put_back(generation.record, tuple(generation.shards))
+            self.shelf.put_back(generation.record, tuple(generation.shards))
 
 
 def _deadline(seconds: float) -> Callable[[], None]:

@@ -44,8 +44,11 @@ from engine.store.catalog import Catalog
 
 logger = logging.getLogger(__name__)
 
-DEEPEN_SHARE = 0.8
-"""Share of the deadline after which shards are no longer asked deeper."""
+COUNT_SHARE, SEARCH_SHARE, REFINE_SHARE = 0.4, 0.8, 0.9
+"""Shares of the deadline by which each stage ends, so that a silent group leaves time for the rest.
+
+After `SEARCH_SHARE` shards are no longer asked deeper; the texts have until the end.
+"""
 
 Counted = Mapping[str, FieldTerms]
 CountedKey = tuple[Pin, Readable, str]
@@ -148,20 +151,30 @@ class Run:
         held = [n for n in range(len(self._groups)) if self._shards_of(n)]
         return [number for number in held if number not in self._failed]
 
-    def _seconds(self) -> float:
-        return self._setting.deadline - asyncio.get_running_loop().time()
+    def _seconds(self, share: float = 1.0) -> float:
+        """Return what is left of a share of the deadline."""
+        later = (1.0 - share) * self._setting.search.deadline_s
+        return self._setting.deadline - later - asyncio.get_running_loop().time()
 
     async def _ask[T](
-        self, wanted: Sequence[int], ask: Callable[[int, float], Awaitable[T]]
+        self,
+        wanted: Sequence[int],
+        ask: Callable[[int, float], Awaitable[T]],
+        share: float = 1.0,
     ) -> list[T]:
         """Ask groups at once; one that fails or is late is left out of the whole query.
+
+        Args:
+            wanted: which groups.
+            ask: asks one group, within so many seconds.
+            share: of the deadline, by which they must have answered.
 
         Raises:
             GenerationNotOpenError: a group does not hold the pinned state.
             OverloadedError: a group is left out and partial answers are not allowed, or none is
                 left.
         """
-        answers = await asyncio.gather(*(self._answer_of(number, ask) for number in wanted))
+        answers = await asyncio.gather(*(self._answer_of(number, ask, share) for number in wanted))
         if self._failed and not self._setting.search.allow_partial:
             raise OverloadedError("a shard group did not answer in time")
         if not self._alive():
@@ -169,9 +182,9 @@ class Run:
         return [answer for answer in answers if answer is not None]
 
     async def _answer_of[T](
-        self, number: int, ask: Callable[[int, float], Awaitable[T]]
+        self, number: int, ask: Callable[[int, float], Awaitable[T]], share: float
     ) -> T | None:
-        seconds = self._seconds()
+        seconds = self._seconds(share)
         try:
             async with asyncio.timeout(seconds):
                 return await ask(number, seconds)
@@ -204,7 +217,9 @@ class Run:
         if known is None:
             query = StatisticsQuery(setting.pin, setting.readable, text)
             parts = await self._ask(
-                self._alive(), lambda n, seconds: self._groups[n].statistics(query, seconds)
+                self._alive(),
+                lambda n, seconds: self._groups[n].statistics(query, seconds),
+                COUNT_SHARE,
             )
             known = add_statistics(parts)
             if not self._failed:
@@ -265,7 +280,7 @@ class Run:
 
         wanted = sorted({self._group_of(shard) for shard in depths} & set(self._alive()))
         answers: list[Found] = await self._ask(
-            wanted, lambda n, seconds: self._groups[n].search(question(n), seconds)
+            wanted, lambda n, seconds: self._groups[n].search(question(n), seconds), SEARCH_SHARE
         )
         for answer in answers:
             for found in answer.shards:
@@ -280,7 +295,9 @@ class Run:
             return RefineQuery(setting.pin, self._fields, *setting.similarity, split[number])
 
         answers: list[Refined] = await self._ask(
-            sorted(split), lambda n, seconds: self._groups[n].refine(question(n), seconds)
+            sorted(split),
+            lambda n, seconds: self._groups[n].refine(question(n), seconds),
+            REFINE_SHARE,
         )
         asked = positions_of(pool, rows)
         for answer in answers:
@@ -297,13 +314,12 @@ class Run:
         goal = self._goal()
         depths = {shard: self._first_depth() for n in self._alive() for shard in self._shards_of(n)}
         await self._search(depths)
-        soft = self._setting.search.deadline_s * (1.0 - DEEPEN_SHARE)
         while True:
             pool = gather(list(self._found.values()), bounds, self._exact)
             step = decide(pool, goal, self._given_up)
             if step.final:
                 return pool, step
-            if step.deepen and self._seconds() < soft:
+            if step.deepen and self._seconds(SEARCH_SHARE) <= 0.0:
                 self._given_up |= step.deepen
             elif step.deepen:
                 depths |= {shard: depths[shard].doubled() for shard in step.deepen}
