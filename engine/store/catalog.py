@@ -94,7 +94,8 @@ class Catalog:
 
     def current_at(self, item: ItemId, generation: int) -> RevisionId | None:
         """Return the revision an item's rows make current at a generation, whatever its status."""
-        return self._items.current(item, generation)
+        standing = self._items.standing(item, generation)
+        return None if standing is None else standing.current_revision
 
     def current_revision(self, item: ItemId, generation: int) -> RevisionId | None:
         """Return an item's live revision for a reader pinned to a generation.
@@ -103,14 +104,12 @@ class Catalog:
             The revision, or None unless the item is published now, its base active now, and the
             revision that is current at that generation not withdrawn.
         """
-        state = self.item(item)
-        if state is None or state.status != "published":
+        standing = self._items.standing(item, generation)
+        if standing is None or standing.status != "published":
             return None
-        base = self._bases.get(state.base_id)
-        if base is None or not base.active:
-            return None
-        revision = self._items.current(item, generation)
-        if revision is None or self.withdrawn(item, revision):
+        base = self._bases.get(standing.base_id)
+        revision = standing.current_revision
+        if base is None or not base.active or revision is None or self.withdrawn(item, revision):
             return None
         return revision
 
@@ -153,10 +152,16 @@ class Catalog:
             for state in self._items.states()
             if state.status == "published"
             and state.desired_revision is not None
-            and self._items.current(state.item_id, generation) != state.desired_revision
+            and self._current(state, generation) != state.desired_revision
             and not self.withdrawn(state.item_id, state.desired_revision)
         )
         return tuple(sorted(waiting, key=lambda state: state.item_id))
+
+    def _current(self, state: ItemState, generation: int) -> RevisionId | None:
+        """Return as `current_at`, without a look-up where the newest row decides."""
+        if state.current_from <= generation:
+            return state.current_revision
+        return self.current_at(state.item_id, generation)
 
     def next_generation_moves(self, generation: int) -> tuple[tuple[ItemId, RevisionId], ...]:
         """Return what `StoreWriter.set_current` has to write before `generation` is committed.

@@ -7,27 +7,27 @@ overlay of what changed since the body was built; the overlay is merged before i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.ids import ItemId, RevisionId
+from engine.ids import BaseId, ItemId, RevisionId
+from engine.store.body import ItemRows
 from engine.store.columns import Int64s, integers, numbers, strings, table_of
 from engine.store.states import (
     ITEMS_SCHEMA,
     PUBLICATIONS_SCHEMA,
     ItemState,
+    ItemStatus,
     Publication,
     item_of,
     rows_of,
 )
 
 _MIN_OVERLAY = 4096
-
-ITEM_CODED = ("base_id", "status", "source_type", "published_at", "changed_at")
-"""Columns of `items` with few values: held dictionary-coded."""
 
 
 class HashIndex:
@@ -97,6 +97,15 @@ def item_codes(rows: pa.Table) -> Int64s:
     return np.cumsum(changed)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What decides whether an item is live at a generation."""
+
+    status: ItemStatus
+    base_id: BaseId
+    current_revision: RevisionId | None
+
+
 class ItemFold:
     """The folded `items`: for each item its newest state and the rows older generations need."""
 
@@ -104,12 +113,10 @@ class ItemFold:
         """Fold rows, in any order, as the body; the overlay is empty."""
         body = fold_items(rows.select(ITEMS_SCHEMA.names))
         codes = item_codes(body) if body.num_rows else np.zeros(0, np.int64)
-        self._ends = np.searchsorted(codes, np.arange(codes[-1] + 1 if len(codes) else 0), "right")
-        columns = {name: body[name].combine_chunks() for name in body.column_names}
-        self._body: dict[str, Any] = columns | {
-            name: columns[name].dictionary_encode() for name in ITEM_CODED
-        }
-        newest = columns["item_id"].take(integers(self._ends - 1))
+        places = np.arange(codes[-1] + 1 if len(codes) else 0)
+        self._ends: Int64s = np.searchsorted(codes, places, "right").astype(np.int64)
+        self._body = ItemRows(body)
+        newest = body["item_id"].combine_chunks().take(integers(self._ends - 1))
         self._index = HashIndex(newest.to_pylist())
         self._overlay: Mapping[ItemId, tuple[ItemState, ...]] = {}
         self._new = 0
@@ -139,11 +146,7 @@ class ItemFold:
 
     def table(self) -> pa.Table:
         """Return every row that still decides something, in the schema of `items`."""
-        columns = [
-            column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-            for column in (self._body[name] for name in ITEMS_SCHEMA.names)
-        ]
-        body = pa.Table.from_arrays(columns, schema=ITEMS_SCHEMA)
+        body = self._body.table()
         if not self._overlay:
             return body
         renewed = strings(self._overlay)
@@ -156,53 +159,48 @@ class ItemFold:
         stack = self._overlay.get(item)
         if stack is not None:
             return stack[-1]
-        place = self._place(item)
-        return None if place is None else self._state(int(self._ends[place]) - 1)
+        rows = self._rows(item)
+        return self._body.state(rows[-1]) if rows else None
 
-    def current(self, item: ItemId, generation: int) -> RevisionId | None:
-        """Return which revision an item's rows make current at a generation, whatever its status.
+    def standing(self, item: ItemId, generation: int) -> Standing | None:
+        """Return what decides whether an item is live at a generation; None: it is not known.
 
-        It is that of the highest-version row with `current_from` <= generation.
+        Its current revision there is that of the highest-version row with `current_from` <=
+        generation; status and base are those of the newest row.
         """
         stack = self._overlay.get(item)
         if stack is not None:
-            for state in reversed(stack):
-                if state.current_from <= generation:
-                    return state.current_revision
+            started = (s.current_revision for s in reversed(stack) if s.current_from <= generation)
+            return Standing(stack[-1].status, stack[-1].base_id, next(started, None))
+        rows, value = self._rows(item), self._body.value
+        if not rows:
             return None
-        place = self._place(item)
-        if place is None:
-            return None
-        first = int(self._ends[place - 1]) if place else 0
-        for row in range(int(self._ends[place]) - 1, first - 1, -1):
-            if self._body["current_from"][row].as_py() <= generation:
-                revision: RevisionId | None = self._body["current_revision"][row].as_py()
-                return revision
-        return None
+        revisions = (
+            value("current_revision", row)
+            for row in reversed(rows)
+            if value("current_from", row) <= generation
+        )
+        status, base = value("status", rows[-1]), value("base_id", rows[-1])
+        return Standing(status, base, next(revisions, None))
 
     def states(self) -> Iterator[ItemState]:
         """Yield every item's newest state, by item id within the body, then within the overlay."""
-        for end in self._ends.tolist():
-            item = self._body["item_id"][end - 1].as_py()
-            if item not in self._overlay:
-                yield self._state(end - 1)
+        for state in self._body.states(self._ends - 1):
+            if state.item_id not in self._overlay:
+                yield state
         for item in sorted(self._overlay):
             yield self._overlay[item][-1]
 
-    def _place(self, item: ItemId) -> int | None:
+    def _rows(self, item: ItemId) -> range:
+        """Return the positions of an item's rows in the body, ascending by version."""
         for place in self._index.rows(item):
-            if self._body["item_id"][int(self._ends[place]) - 1].as_py() == item:
-                return place
-        return None
+            end = int(self._ends[place])
+            if self._body.value("item_id", end - 1) == item:
+                return range(int(self._ends[place - 1]) if place else 0, end)
+        return range(0)
 
     def _stack(self, item: ItemId) -> Iterator[ItemState]:
-        place = self._place(item)
-        if place is not None:
-            first = int(self._ends[place - 1]) if place else 0
-            yield from map(self._state, range(first, int(self._ends[place])))
-
-    def _state(self, row: int) -> ItemState:
-        return item_of({name: column[row].as_py() for name, column in self._body.items()})
+        return map(self._body.state, self._rows(item))
 
 
 def pushed(stack: tuple[ItemState, ...], state: ItemState) -> tuple[ItemState, ...]:

@@ -81,10 +81,13 @@ def naive_current(rows: Sequence[ItemState], item: str, generation: int) -> str 
 
 def assert_equals_model(folded: ItemFold, rows: Sequence[ItemState]) -> None:
     for item in (*ITEMS, "unknown"):
-        assert folded.newest(ItemId(item)) == naive_newest(rows, item)
+        newest = naive_newest(rows, item)
+        assert folded.newest(ItemId(item)) == newest
         for generation in GENERATIONS:
             expected = naive_current(rows, item, generation)
-            assert folded.current(ItemId(item), generation) == expected
+            standing = folded.standing(ItemId(item), generation)
+            assert (standing and standing.current_revision) == expected
+            assert (standing and standing.status) == (newest and newest.status)
     known = sorted({row.item_id for row in rows})
     assert sorted(held.item_id for held in folded.states()) == known
     assert len(folded) == len(known)
