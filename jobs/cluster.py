@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,9 +25,7 @@ _BLOCK_BYTES = 32 * 2**20
 _LEAST_CPUS = 4
 """Declared even on a smaller machine: an actor pool and its sources must fit side by side."""
 
-_NODE = "127.0.0.2" if sys.platform.startswith("linux") else "127.0.0.1"
-"""A loopback address that Ray does not replace by one that others can reach."""
-
+_LOOPBACK = "127.0.0.1"
 _OWN: ContextVar[bool] = ContextVar("own", default=False)
 """Whether the Ray of this context was started by `joined`, and runs nothing but jobs."""
 
@@ -36,6 +33,7 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else a loopback address is replaced
 }
 
 
@@ -104,17 +102,21 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
 def _start(cpus: int | None, private: Path) -> None:
     import ray
 
-    ray.init(
-        address="local",  # whatever RAY_ADDRESS says
-        num_cpus=cpus or max(_LEAST_CPUS, os.cpu_count() or 1),
-        object_store_memory=_OBJECT_STORE_BYTES,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        configure_logging=False,
-        _node_ip_address=_NODE,
-        _temp_dir=str(private),
-    )
+    try:
+        ray.init(
+            address="local",  # whatever RAY_ADDRESS says
+            num_cpus=cpus or max(_LEAST_CPUS, os.cpu_count() or 1),
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=str(private),
+        )
+    except Exception as error:  # Ray names no class for a node that did not start
+        line = str(error).partition("\n")[0]
+        raise ClusterError(f"Ray did not start, is the machine very busy? {line}") from error
 
 
 def _join(address: str) -> None:

@@ -39,7 +39,7 @@ def _vectors(shell: Shell) -> dict[bytes, bytes]:
     assert record is not None
     import numpy as np
 
-    found = {}
+    found: dict[bytes, bytes] = {}
     for told in record.segments:
         segment = StoredSegment(storage, told)
         rows = segment.copy(np.ones(segment.entries.num_rows, bool))
