@@ -46,7 +46,7 @@ class Pins:
         if records and (self._pinned is None or self._pinned.number < records[0].number):
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.create_task(self._ask(records))
-            patience = _ASK_S if self._pinned is None else _PATIENCE_S
+            patience = 2 * _ASK_S if self._pinned is None else _PATIENCE_S
             await asyncio.wait([self._asking], timeout=patience)
         if self._pinned is None:
             raise OverloadedError("no generation is open yet")
