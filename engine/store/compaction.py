@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -61,10 +62,11 @@ def compact(table: Table, at_least: int = 2) -> Compaction:
 def bundles(files: Sequence[DataFile], at_least: int) -> list[list[DataFile]]:
     """Return, per bucket, the smallest files that together stay within `TARGET_BYTES`."""
     buckets: dict[str | None, list[DataFile]] = {}
+    held: Counter[str | None] = Counter()
     for file in sorted(files, key=lambda file: (file.size_bytes, file.path)):
-        bundle = buckets.setdefault(file.bucket, [])
-        if sum(held.size_bytes for held in bundle) + file.size_bytes <= TARGET_BYTES:
-            bundle.append(file)
+        if held[file.bucket] + file.size_bytes <= TARGET_BYTES:
+            held[file.bucket] += file.size_bytes
+            buckets.setdefault(file.bucket, []).append(file)
     return [bundle for bundle in buckets.values() if len(bundle) >= max(2, at_least)]
 
 

@@ -6,16 +6,16 @@ crash left out is put in by running the same call again, or by the next reindex.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
-from engine.errors import ConflictError, InvalidValueError, NotFoundError, StaleVersionError
+from engine.errors import ConflictError, InvalidValueError, NotFoundError
 from engine.ids import BaseId, ItemId, RevisionId
-from engine.store import additions, limits, transitions
+from engine.store import additions, decisions, limits, transitions
 from engine.store.additions import AddReport, Batch
 from engine.store.catalog import Catalog, CatalogFolder
 from engine.store.compaction import tidy
@@ -23,7 +23,6 @@ from engine.store.layout import tables_of
 from engine.store.revisions import NewRevision, RevisionKey, Revisions
 from engine.store.states import (
     BASES_SCHEMA,
-    ITEMS_SCHEMA,
     PUBLICATIONS_SCHEMA,
     BaseState,
     BaseStatus,
@@ -36,9 +35,6 @@ from engine.store.swap import OnStep, Swapper, ignore_step
 from engine.store.tables import MAX_TRIES, contention, pause
 
 __all__ = ["AddReport", "BaseChanges", "StoreWriter", "utc_now"]
-
-BATCH_TEXT_CHARS = 32_000_000
-"""Content characters after which an addition is committed in a further batch."""
 
 
 class BaseChanges(TypedDict, total=False):
@@ -122,7 +118,7 @@ class StoreWriter:
             raise InvalidValueError(f"a base has no {unknown[0]} to be set")
 
         def decide(held: BaseState | None) -> BaseState:
-            state = _expected(held, f"base {base_id}", expected_version)
+            state = decisions.expected(held, f"base {base_id}", expected_version)
             after = replace(state, **changes)
             limits.check_base_values(after.title, after.owner, after.team, after.scope)
             return self._next_base(state, after)
@@ -141,7 +137,7 @@ class StoreWriter:
         self, base_id: BaseId, status: BaseStatus, expected_version: int | None
     ) -> BaseState:
         def decide(held: BaseState | None) -> BaseState:
-            state = _expected(held, f"base {base_id}", expected_version)
+            state = decisions.expected(held, f"base {base_id}", expected_version)
             return self._next_base(state, replace(state, status=status))
 
         return self._swap_base(base_id, decide)
@@ -186,13 +182,13 @@ class StoreWriter:
         report = AddReport(0, 0, ())
         with self._swapper.lock:
             self._check_bases(rows, self._swapper.catalog())
-            for start, end in _batches(rows):
+            for start, end in decisions.batches(rows):
                 report = report.joined(self._add_batch(rows[start:end], publish), start)
         return report
 
     def _check_bases(self, rows: Sequence[NewRevision], catalog: Catalog) -> None:
         for base_id in sorted({row.base_id for row in rows}):
-            _require_active(catalog, base_id)
+            decisions.require_active(catalog, base_id)
 
     def _add_batch(self, rows: Sequence[NewRevision], publish: bool) -> AddReport:
         batch = additions.prepare(rows)
@@ -214,7 +210,7 @@ class StoreWriter:
             snapshot = table.snapshot()
             catalog = self._swapper.catalog()
             if publish:
-                _refuse_unpublishable(batch, catalog)
+                decisions.refuse_unpublishable(batch, catalog)
             self._revisions.refresh(snapshot.version)
             new = self._new_candidates(batch, catalog)
             if not new:
@@ -241,7 +237,7 @@ class StoreWriter:
     ) -> tuple[pa.Table | None, dict[RevisionKey, str]]:
         """Return the next states of the items of a batch, and what it publishes, with times."""
         if publish:
-            _refuse_unpublishable(batch, catalog)
+            decisions.refuse_unpublishable(batch, catalog)
         now = self._now()
         states: dict[ItemId, ItemState | None] = {}
         published: dict[RevisionKey, str] = {}
@@ -251,13 +247,13 @@ class StoreWriter:
             before = states[item] if item in states else catalog.item(item)
             after = transitions.added(before, candidate, now)
             if publish:
-                at = _published_at(catalog, after, revision, now)
+                at = decisions.published_at(catalog, after, revision, now)
                 after = transitions.published(after, revision, at, now)
                 published[candidate.key] = at
             states[item] = after
             if after is not before and batch.outcomes.get(candidate.index) != "added":
                 batch.outcomes[candidate.index] = "updated"
-        return _changed(catalog, states), published
+        return decisions.changed(catalog, states), published
 
     def publish(
         self,
@@ -287,16 +283,16 @@ class StoreWriter:
 
         def decide(catalog: Catalog, state: ItemState) -> ItemState:
             revision = revision_id or state.head_revision
-            _require_active(catalog, state.base_id)
+            decisions.require_active(catalog, state.base_id)
             if catalog.withdrawn(state.item_id, revision):
                 raise ConflictError(f"item {state.item_id}: {additions.WITHDRAWN}")
-            at = _published_at(catalog, state, revision, now)
+            at = decisions.published_at(catalog, state, revision, now)
             published[state.item_id, revision] = at
             return transitions.published(state, revision, at, now)
 
         states = self._swap_items(item_ids, expected_version, decide)
         self._add_publications(
-            {key: at for key, at in published.items() if key in _desired(states)}
+            {key: at for key, at in published.items() if key in decisions.desired(states)}
         )
         return states
 
@@ -353,15 +349,17 @@ class StoreWriter:
         if generation < 1:
             raise ValueError(f"generation must be at least 1, got {generation}")
         now = self._now()
-        self._add_publications(_unrecorded(self._swapper.catalog(), moves, now))
+        self._add_publications(decisions.unrecorded(self._swapper.catalog(), moves, now))
 
         def decide(catalog: Catalog) -> tuple[pa.Table | None, int]:
             states: dict[ItemId, ItemState | None] = {}
             for item, revision in moves:
-                state = states.get(item) or _expected(catalog.item(item), f"item {item}", None)
+                state = states.get(item) or decisions.expected(
+                    catalog.item(item), f"item {item}", None
+                )
                 if revision is None or not catalog.withdrawn(item, revision):
                     states[item] = transitions.current(state, revision, generation, now)
-            rows = _changed(catalog, states)
+            rows = decisions.changed(catalog, states)
             return rows, rows.num_rows
 
         count = self._swapper.swap(self._tables.items, decide)
@@ -384,13 +382,12 @@ class StoreWriter:
             raise ValueError("a version is expected of one item only")
 
         def rows(catalog: Catalog) -> tuple[pa.Table, tuple[ItemState, ...]]:
-            states = {
-                item: decide(
-                    catalog, _expected(catalog.item(item), f"item {item}", expected_version)
-                )
-                for item in dict.fromkeys(item_ids)
-            }
-            return _changed(catalog, states), tuple(states[item] for item in item_ids)
+            states: dict[ItemId, ItemState] = {}
+            for item in dict.fromkeys(item_ids):
+                held = catalog.item(item)
+                state = decisions.expected(held, f"item {item}", expected_version)
+                states[item] = decide(catalog, state)
+            return decisions.changed(catalog, states), tuple(states[item] for item in item_ids)
 
         states = self._swapper.swap(self._tables.items, rows)
         tidy(self._tables.items)
@@ -410,72 +407,3 @@ class StoreWriter:
             return (rows_of(new, PUBLICATIONS_SCHEMA) if new else None), None
 
         self._swapper.swap(self._tables.publications, decide)
-
-
-def _batches(rows: Sequence[NewRevision]) -> Iterator[tuple[int, int]]:
-    start = held = 0
-    for end, row in enumerate(rows):
-        if held and held + len(row.content) > BATCH_TEXT_CHARS:
-            yield start, end
-            start, held = end, 0
-        held += len(row.content)
-    if start < len(rows):
-        yield start, len(rows)
-
-
-def _expected[S: (BaseState, ItemState)](held: S | None, what: str, expected: int | None) -> S:
-    if held is None:
-        raise NotFoundError(f"there is no {what}")
-    if expected is not None and held.version != expected:
-        raise StaleVersionError(what, expected, held.version)
-    return held
-
-
-def _require_active(catalog: Catalog, base_id: BaseId) -> None:
-    base = catalog.base(base_id)
-    if base is None:
-        raise NotFoundError(f"there is no base {base_id}: make it with `octavo base create`")
-    if not base.active:
-        raise ConflictError(f"base {base_id} is archived: activate it first")
-
-
-def _refuse_unpublishable(batch: Batch, catalog: Catalog) -> None:
-    for candidate in tuple(batch.candidates):
-        state = catalog.item(candidate.item)
-        if state is not None and state.status == "archived":
-            batch.refuse(candidate, additions.ARCHIVED)
-        elif catalog.withdrawn(*candidate.key):
-            batch.refuse(candidate, additions.WITHDRAWN)
-
-
-def _published_at(catalog: Catalog, state: ItemState, revision: RevisionId, now: str) -> str:
-    """Return when a revision was first published: by its publication, by its item, else now."""
-    publication = catalog.publication(state.item_id, revision)
-    if publication is not None:
-        return publication.published_at
-    if state.desired_revision == revision and state.published_at is not None:
-        return state.published_at
-    return now
-
-
-def _desired(states: Sequence[ItemState]) -> set[RevisionKey]:
-    return {(s.item_id, s.desired_revision) for s in states if s.desired_revision is not None}
-
-
-def _changed(catalog: Catalog, states: Mapping[ItemId, ItemState | None]) -> pa.Table:
-    rows = [state for item, state in states.items() if state != catalog.item(item)]
-    return rows_of(rows, ITEMS_SCHEMA)
-
-
-def _unrecorded(
-    catalog: Catalog, moves: Sequence[tuple[ItemId, RevisionId | None]], now: str
-) -> dict[RevisionKey, str]:
-    """Return the moves to a desired revision that has no publication, with its time."""
-    missing: dict[RevisionKey, str] = {}
-    for item, revision in moves:
-        state = catalog.item(item)
-        if state is None or revision is None or state.desired_revision != revision:
-            continue
-        if catalog.publication(item, revision) is None:
-            missing[item, revision] = state.published_at or now
-    return missing

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ConflictError, NotFoundError
 from engine.ids import BaseId, ItemId, RevisionId, derive_item_id, derive_revision_id
-from engine.store import writer as writer_module
+from engine.store import decisions
 from engine.store.additions import ARCHIVED, OTHER_BASE, SAME_ID, WITHDRAWN, AddReport
 from engine.store.opening import Store
 from engine.store.revisions import NewRevision, Revision
@@ -205,7 +205,7 @@ def test_rows_at_the_limits_are_taken(store: Store) -> None:
 def test_large_additions_are_committed_in_parts_and_reported_as_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "BATCH_TEXT_CHARS", 10)
+    monkeypatch.setattr(decisions, "BATCH_TEXT_CHARS", 10)
     rows = [new("12345678", ref=f"r{n}") for n in range(4)]
     rows.insert(2, new(""))
     report = store.writer.add_revisions(rows)

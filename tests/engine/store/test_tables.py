@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from engine.errors import StaleVersionError, StorageFullError
 from engine.store.layout import BASES
+from engine.store.log import Follower
 from engine.store.opening import Store
 from engine.store.states import BASES_SCHEMA
 from engine.store.storage import LocalStorage
@@ -125,3 +126,17 @@ def test_rows_are_taken_as_their_schema_says(table: Table) -> None:
     table.append(base_rows("a"))
     held = pa.Table.from_pylist(raw_rows(table), schema=BASES_SCHEMA)
     assert held.equals(base_rows("a"))
+
+
+def test_a_follower_catches_up_over_commits_that_were_cleaned_away(table: Table) -> None:
+    table.append(base_rows("a"))
+    follower = Follower(table.log)
+    assert len(follower.advance().added) == 1
+    for name in ("b", "c"):
+        table.append(base_rows(name))
+    table.checkpoint()
+    log = table.storage.local_path("store/bases/_delta_log")
+    for version in (1, 2, 3):
+        (log / f"{version:020d}.json").unlink()
+    advance = follower.advance()
+    assert (advance.reset, len(advance.added), follower.version) == (True, 3, 3)
