@@ -23,6 +23,8 @@ _COMMON: dict[str, Any] = {
     "graceful_shutdown_timeout_s": 5,
     "graceful_shutdown_wait_loop_s": 0.1,
     "logging_config": LOGS,
+    # a first replica that cannot start will not start at the next try either
+    "max_constructor_retry_count": 1,
 }
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from engine.config import undump_config
 from engine.encoders.opening import open_encoder
-from engine.errors import InternalError
+from engine.errors import EncoderError, InternalError
 from engine.local import open_follower, open_knowledge
 from engine.search.answering import Knowledge
 from engine.search.client import GroupClient
@@ -62,6 +62,12 @@ class IngressDeployment:
             return await remote_encoder(self._encoder, _ENCODER_PATIENCE_S)
         return LocalQueryEncoder(open_encoder(self._config.encoder))
 
+    def _require_space(self, encoder: QueryEncoder) -> None:
+        for record in self._follower.records()[:1]:
+            if record.encoder != encoder.fingerprint:
+                reason = f"generation {record.number} was made by another encoder"
+                raise EncoderError(f"{reason}: configure the one it was made with, or reindex")
+
     def _clients(self) -> Sequence[GroupClient]:
         if self._groups:
             return [group_client(f"group-{n}", handle) for n, handle in enumerate(self._groups)]
@@ -72,6 +78,7 @@ class IngressDeployment:
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application; Serve calls this once, on the replica."""
         encoder = await self._query_encoder()
+        self._require_space(encoder)
         knowledge = open_knowledge(self._config, self._follower, self._clients(), encoder)
         self._knowledge = knowledge
         return build_app(knowledge, self._config, self._credentials)

@@ -20,6 +20,8 @@ from types import FrameType
 
 from engine.config import Config, dump_config, undump_config
 from engine.errors import ConfigurationError, EngineError, OperatorError
+from engine.index.jvm import find_java
+from engine.store.opening import open_store
 from serve import processes, runtime
 from serve.auth import StaticTokens
 from serve.logs import set_aside_long_log
@@ -43,6 +45,8 @@ def check_configuration(config: Config, tokens: Path | None) -> None:
     Raises:
         ConfigurationError: no tokens although other machines could connect; a bad token file; the
             port is in use.
+        StoreError: there is no store at the root.
+        JavaError: there is no usable Java.
     """
     wanted = config.serve
     if tokens is None and wanted.host not in _LOOPBACK:
@@ -54,6 +58,8 @@ def check_configuration(config: Config, tokens: Path | None) -> None:
         StaticTokens(tokens)
     host = runtime.LOOPBACK if wanted.host == "localhost" else wanted.host
     runtime.require_free_port(host, wanted.port)
+    open_store(config.root)
+    find_java()
 
 
 def absolute(root: str) -> str:

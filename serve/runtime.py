@@ -196,21 +196,33 @@ def prepare(config: Config) -> Preparation:
 
 
 def start_ray(preparation: Preparation) -> None:
-    """Start Ray on the loopback interface. CPUs are over-declared: replicas take a tenth each."""
+    """Start Ray on the loopback interface. CPUs are over-declared: replicas take a tenth each.
+
+    Raises:
+        OperatorError: it did not start, twice.
+    """
     # imported only now: Ray reads its flags when it is imported
     import ray
 
-    ray.init(
-        address="local",
-        num_cpus=_DECLARED_CPUS,
-        num_gpus=None,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        _node_ip_address=LOOPBACK,
-        _temp_dir=str(preparation.directory),
-    )
+    for last in (False, True):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=_DECLARED_CPUS,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                _temp_dir=str(preparation.directory),
+            )
+        except Exception as error:  # Ray raises no other class when its node is late
+            processes.reap(processes.descendants(os.getpid()), 0.0)
+            if last:
+                line = str(error).strip().splitlines()[0]
+                raise OperatorError(f"Ray did not start: {line}") from error
+        else:
+            return
 
 
 def require_ray_alive() -> None:

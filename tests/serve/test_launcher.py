@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from engine.config import Config, parse_config
-from engine.errors import ConfigurationError, OperatorError
+from engine.errors import ConfigurationError, JavaError, OperatorError, StoreError
+from engine.store.opening import create_store
 from serve.launcher import absolute, await_ready, check_configuration, spawn, url_of
 from serve.runtime import free_port, prepare, require_free_port
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_with_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    create_store("store")
+
+
 def _config(**serve: object) -> Config:
-    return parse_config({"serve": {"port": free_port(), **serve}})
+    return parse_config({"root": "store", "serve": {"port": free_port(), **serve}})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "kb.example"])
@@ -48,6 +55,20 @@ def test_a_port_in_use_is_one_line() -> None:
 def test_an_address_of_another_machine_is_one_line() -> None:
     with pytest.raises(ConfigurationError, match=r"^cannot listen on 192\.0\.2\.77:80: .+"):
         require_free_port("192.0.2.77", 80)
+
+
+def test_a_missing_store_is_refused_before_anything_starts() -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        check_configuration(_config().model_copy(update={"root": "elsewhere"}), None)
+
+
+def test_a_missing_java_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("sys.path", [])
+    with pytest.raises(JavaError, match="Java 21"):
+        check_configuration(_config(), None)
 
 
 def test_nothing_is_spawned_for_a_port_in_use(tmp_path: Path) -> None:
