@@ -109,7 +109,7 @@ from tests.engine.index.test_generation import record
 log = GenerationLog(LocalStorage(sys.argv[1]))
 print('ready', flush=True)
 sys.stdin.readline()
-for number in range(1, 6):
+for number in range(1, 4):
     try:
         log.commit(record(number, sys.argv[2]))
         print('won', number)
@@ -139,8 +139,8 @@ for number in range(1, 6):
         assert writer.returncode == 0
         said[name] = [line.split() for line in output.splitlines()]
     log = GenerationLog(LocalStorage(tmp_path))
-    assert log.numbers() == tuple(range(1, 6))
-    for number in range(1, 6):
+    assert log.numbers() == tuple(range(1, 4))
+    for number in range(1, 4):
         winners = [name for name, lines in said.items() if ["won", str(number)] in lines]
         assert winners == [log.get(number).created_at]
 

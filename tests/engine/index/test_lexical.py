@@ -59,7 +59,7 @@ def collections(draw: st.DrawFn) -> Collection:
     return Collection(segments, allowed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     collections(),
     st.lists(st.sampled_from([*WORDS, "nowhere"]), min_size=1, max_size=6),
