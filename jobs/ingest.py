@@ -290,7 +290,7 @@ def read_rows(batch: dict[str, Any]) -> Iterator[pa.Table]:
         source = Source(str(path), str(ref), Kind(str(kind)))
         for outcome in read_source(source, str(language) or None):
             rows.append(_row(outcome))
-            chars += len(rows[-1]["content"] or "")
+            chars += len(rows[-1].get("content") or "")
             if len(rows) >= _BATCH_ROWS or chars >= _BATCH_CHARS:
                 yield pa.Table.from_pylist(rows, schema=ROW_SCHEMA)
                 rows, chars = [], 0
