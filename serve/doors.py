@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from engine.config import Config
@@ -39,11 +39,14 @@ def build_app(
             yield
 
     names = Names.of(config.serve.host, config.serve.allowed_hosts, config.serve.allowed_origins)
-    return Starlette(
-        routes=[Route(PATH, mcp_door), Mount("/", http_door)],
+    app = Starlette(
+        routes=[Route(PATH, mcp_door)],
         middleware=[
             Middleware(StripHeaders),
             Middleware(Guard, names=names, credentials=credentials, open_paths=OPEN_PATHS),
         ],
         lifespan=lifespan,
     )
+    # not a mounted route: its pattern stops at a line break, which a decoded path may hold
+    app.router.default = http_door
+    return app

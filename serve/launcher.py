@@ -26,7 +26,7 @@ from serve import processes, runtime
 from serve.auth import StaticTokens
 from serve.logs import set_aside_long_log
 
-_READY_S = 180.0
+_READY_S = 300.0
 _POLL_S = 0.1
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 

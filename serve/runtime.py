@@ -28,6 +28,7 @@ from serve import processes
 LOOPBACK = "127.0.0.1"
 _DIRECT_PORTS = 64
 _DRAIN_S = 0.5
+_TRIES = 3
 _ERROR_LINE = re.compile(r"[\w.]*(Error|Exception)\b.*")
 _DECLARED_CPUS = 32
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
@@ -199,12 +200,12 @@ def start_ray(preparation: Preparation) -> None:
     """Start Ray on the loopback interface. CPUs are over-declared: replicas take a tenth each.
 
     Raises:
-        OperatorError: it did not start, twice.
+        OperatorError: it did not start, however often it was tried.
     """
     # imported only now: Ray reads its flags when it is imported
     import ray
 
-    for last in (False, True):
+    for attempt in range(_TRIES):
         try:
             ray.init(
                 address="local",
@@ -218,7 +219,7 @@ def start_ray(preparation: Preparation) -> None:
             )
         except Exception as error:  # Ray raises no other class when its node is late
             processes.reap(processes.descendants(os.getpid()), 0.0)
-            if last:
+            if attempt == _TRIES - 1:
                 line = str(error).strip().splitlines()[0]
                 raise OperatorError(f"Ray did not start: {line}") from error
         else:

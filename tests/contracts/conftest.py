@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from tests.contracts import corpus
-from tests.contracts.doors import DOORS, Door, Reply
+from tests.contracts.doors import DOORS as ENGINE_DOORS
+from tests.contracts.doors import Door, Reply
+from tests.contracts.doors_serve import SERVE_DOORS
 from tests.engine.search.building import Library
+
+DOORS = (*ENGINE_DOORS, *SERVE_DOORS)
 
 Call = Callable[[Mapping[str, Any]], Awaitable[Reply]]
 

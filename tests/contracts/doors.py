@@ -1,4 +1,4 @@
-"""The doors that the contract suite goes through. To add one, append to `DOORS`.
+"""The doors that the contract suite goes through. To add one, see `conftest.DOORS`.
 
 A door opens on the folder of a store and is called with arguments and the name of a caller. It
 lives for the whole run, on no event loop in particular: what belongs to a loop is made per call.

@@ -82,31 +82,54 @@ async def _listening(root: Path, tokens: Path) -> AsyncIterator[tuple[str, str]]
     await knowledge.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A served store.
+
+    Attributes:
+        elsewhere: the loop on which it is served, and on which clients live.
+        addresses: where each caller asks.
+        stack: closes the clients.
+    """
+
+    elsewhere: Background
+    addresses: Mapping[str, Address]
+    stack: ExitStack
+
+
 @contextmanager
-def _served(root: Path) -> Iterator[dict[str, Address]]:
-    """Serve a store; yield the address of every caller."""
+def _served(root: Path) -> Iterator[Site]:
     path = root.parent / "tokens.yaml"
     tokens = _write_tokens(path)
     with background() as elsewhere, elsewhere.entered(_listening(root, path)) as urls:
         anybody, holders = urls
-        yield {"anonymous": Address(anybody, {})} | {
+        addresses = {"anonymous": Address(anybody, {})} | {
             name: Address(holders, {"authorization": f"Bearer {token}"})
             for name, token in tokens.items()
         }
+        with ExitStack() as stack:
+            yield Site(elsewhere, addresses, stack)
 
 
 class HttpDoor:
     """Posts every call, except addressed reads that a path can express: those it gets."""
 
-    def __init__(self, addresses: Mapping[str, Address]) -> None:
-        self._addresses = addresses
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._clients: dict[str, httpx2.AsyncClient] = {}
+
+    def _client(self, caller: str) -> httpx2.AsyncClient:
+        if caller not in self._clients:
+            address = self._site.addresses[caller]
+            client = httpx2.AsyncClient(base_url=address.url, headers=address.headers, timeout=120)
+            entered = self._site.elsewhere.entered(client)
+            self._clients[caller] = self._site.stack.enter_context(entered)
+        return self._clients[caller]
 
     async def call(self, arguments: Mapping[str, Any], caller: str) -> Reply:
-        address = self._addresses[caller]
-        async with httpx2.AsyncClient(
-            base_url=address.url, headers=address.headers, timeout=120
-        ) as client:
-            response = await client.send(self._request(client, arguments))
+        client = self._client(caller)
+        sent = client.send(self._request(client, arguments))
+        response = await self._site.elsewhere.call(sent)
         body: dict[str, Any] = response.json()
         is_error = "error" in body
         assert response.status_code == (HTTP_STATUS[body["error"]["code"]] if is_error else 200)
@@ -117,7 +140,9 @@ class HttpDoor:
         ids = [rest.pop(f"knowledge_{name}_id", None) for name in ("item", "revision")]
         texts = [each for each in ids if isinstance(each, str) and each]
         expressible = bool(texts) and ids[0] in texts and (ids[1] in texts or ids[1] is None)
-        if not expressible or not set(rest) <= set(READ_PARAMETERS) or None in rest.values():
+        expressible &= set(rest) <= set(READ_PARAMETERS) and None not in rest.values()
+        expressible &= isinstance(rest.get("knowledge_base_id", ""), str)  # in a URL all is text
+        if not expressible:
             content = json.dumps(arguments).encode("utf-8")
             headers = {"content-type": "application/json"}
             return client.build_request("POST", "/v1/search", content=content, headers=headers)
@@ -129,8 +154,8 @@ class HttpDoor:
 @contextmanager
 def open_http(root: Path) -> Iterator[Door]:
     """Open the HTTP door on a store."""
-    with _served(root) as addresses:
-        yield HttpDoor(addresses)
+    with _served(root) as site:
+        yield HttpDoor(site)
 
 
 def _reply(result: CallToolResult) -> Reply:
@@ -144,29 +169,40 @@ def _reply(result: CallToolResult) -> Reply:
 Era = Literal["auto", "legacy"]
 
 
-class McpDoor:
-    """Calls the tool over streamable HTTP, with a client of its own for each call."""
+@asynccontextmanager
+async def _mcp_client(address: Address, era: Era) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers=address.headers, timeout=120) as http,
+        Client(streamable_http_client(f"{address.url}/mcp", http_client=http), mode=era) as client,
+    ):
+        yield client
 
-    def __init__(self, addresses: Mapping[str, Address], era: Era) -> None:
-        self._addresses = addresses
+
+class McpDoor:
+    """Calls the tool over streamable HTTP."""
+
+    def __init__(self, site: Site, era: Era) -> None:
+        self._site = site
         self._era: Era = era
+        self._clients: dict[str, Client] = {}
+
+    def _client(self, caller: str) -> Client:
+        if caller not in self._clients:
+            client = _mcp_client(self._site.addresses[caller], self._era)
+            entered = self._site.elsewhere.entered(client)
+            self._clients[caller] = self._site.stack.enter_context(entered)
+        return self._clients[caller]
 
     async def call(self, arguments: Mapping[str, Any], caller: str) -> Reply:
-        address = self._addresses[caller]
-        async with (
-            httpx2.AsyncClient(headers=address.headers, timeout=120) as http,
-            Client(
-                streamable_http_client(f"{address.url}/mcp", http_client=http), mode=self._era
-            ) as client,
-        ):
-            return _reply(await client.call_tool("search_knowledge", dict(arguments)))
+        called = self._client(caller).call_tool("search_knowledge", dict(arguments))
+        return _reply(await self._site.elsewhere.call(called))
 
 
 @contextmanager
 def open_mcp(root: Path, era: Era) -> Iterator[Door]:
     """Open the MCP door on a store, for one protocol era."""
-    with _served(root) as addresses:
-        yield McpDoor(addresses, era)
+    with _served(root) as site:
+        yield McpDoor(site, era)
 
 
 class StdioDoor:

@@ -17,7 +17,12 @@ from serve.runtime import free_port
 from tests.engine.search.building import Library, small_config
 from tests.serve.listeners import listening_beyond_loopback
 
-pytestmark = [pytest.mark.ray, pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.jvm,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),  # a cluster starts in 20 s on an idle machine
+]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -139,6 +139,13 @@ async def test_a_body_that_is_not_one_strict_json_object_is_an_invalid_request(
         assert _error(await _post(client, body)) == (400, "knowledge_invalid_request")
 
 
+async def test_a_line_break_in_a_path_is_an_invalid_id(library: Library) -> None:
+    async with connected(library) as client:
+        response = await client.get("/v1/items/a%0Ab")
+    assert _error(response) == (400, "knowledge_invalid_request")
+    assert response.json()["error"]["parameter"] == "knowledge_item_id"
+
+
 async def test_a_lone_surrogate_in_an_id_is_an_invalid_request(library: Library) -> None:
     async with connected(library) as client:
         response = await _post(client, b'{"knowledge_item_id": "\\ud800"}')

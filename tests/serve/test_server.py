@@ -26,7 +26,12 @@ from tests.engine.search.building import Library, small_config
 from tests.engine.search.texts import fill
 from tests.serve.listeners import listening_beyond_loopback
 
-pytestmark = [pytest.mark.ray, pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.jvm,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),  # a cluster starts in 20 s on an idle machine
+]
 
 ALICE = Principal(subject="alice", teams=frozenset({"blue"}), scopes=frozenset({"knowledge:read"}))
 ODD_IDS = ["a/b", "a%2Fb", "a b+c?d#e", "ü中😀"]
