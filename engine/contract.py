@@ -301,19 +301,34 @@ class Window:
 _DECIMALS = 6
 
 
-def _rounded(result: SearchResult, neighbours: Sequence[SearchResult]) -> float:
-    """Round a score for output, unless that would contradict the order of the results."""
-    score = result.scores.score
+def _rounded_up(score: float) -> float:
+    """Round towards plus infinity, so that what is shown is never below what is meant."""
     shown = round(score, _DECIMALS)
-    for other in neighbours:
-        hidden = other.scores.score != score and round(other.scores.score, _DECIMALS) == shown
-        if hidden or (shown == 0.0 and score != 0.0):
-            return score
+    if shown < score:
+        shown = round(shown + 10.0**-_DECIMALS, _DECIMALS)
+    return shown + 0.0  # no negative zero
+
+
+def _shown_scores(results: Sequence[SearchResult]) -> list[float]:
+    """Round scores for output, unless that would contradict the order of the results.
+
+    Each depends on the better ones only, so a short answer is the head of a long one.
+    """
+    shown: list[float] = []
+    last = math.inf
+    for result in results:
+        score = result.scores.score
+        if score != last:
+            rounded = _rounded_up(score)
+            shown.append(rounded if not shown or rounded < shown[-1] else score)
+        else:
+            shown.append(shown[-1])
+        last = score
     return shown
 
 
 def _optional(score: float | None) -> float | None:
-    return None if score is None else round(score, _DECIMALS)
+    return None if score is None else _rounded_up(score)
 
 
 def render_search(
@@ -326,10 +341,9 @@ def render_search(
         coverage: given only when not every shard answered.
     """
     rows = []
-    for position, result in enumerate(results):
+    for result, shown in zip(results, _shown_scores(results), strict=True):
         scores = result.scores
         end = result.excerpt_offset + len(result.excerpt)
-        neighbours = [*results[max(0, position - 1) : position], *results[position + 1 :][:1]]
         address = (result.base, result.item, result.revision)
         rows.append(
             {
@@ -348,7 +362,7 @@ def render_search(
                 },
                 "reference": reference_uri(*address, result.excerpt_offset, end),
                 "scores": {
-                    "score": _rounded(result, neighbours),
+                    "score": shown,
                     "lexical": _optional(scores.lexical),
                     "semantic": _optional(scores.semantic),
                     "lexical_rank": scores.lexical_rank,

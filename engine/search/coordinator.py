@@ -114,6 +114,7 @@ class Coordinator:
             catalog=catalog,
             readable=readable,
             shards=record.shards,
+            spread=_spread(record),
             sample=self._follower.sample(record),
             similarity=(self._config.index.k1, self._config.index.b),
             search=self._config.search,
@@ -166,3 +167,10 @@ class Coordinator:
         """Wait for what is under way and close the encoder."""
         await self._pins.close()
         await self._encoder.close()
+
+
+def _spread(record: GenerationRecord) -> float:
+    """Guess how many passages of one item are among the best. Only speed depends on it."""
+    entries = sum(segment.entries for segment in record.segments)
+    passages = sum(segment.passages for segment in record.segments)
+    return min(4.0, max(1.5, passages / max(1, entries)))

@@ -12,8 +12,10 @@ from engine.ids import ItemId, ShardId
 from engine.index.statistics import LEXICAL_RELATIVE_ERROR
 from engine.search.request import Candidates, Float64, Frontier, Int32, Positions
 
-Place = tuple[int, int, int]
-"""Shard, segment in the shard, ordinal in the segment."""
+Place = int
+"""Shard, segment in the shard and ordinal in the segment, in one number: see `places`."""
+
+_SHARD_BITS, _SEGMENT_BITS = 48, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,12 @@ class Pool:
         }
         return replace(self, frontiers=kept)
 
-    def place(self, row: int) -> Place:
-        """Return where the passage of a row lies."""
-        return int(self.shards[row]), int(self.segments[row]), int(self.ordinals[row])
+    def places(self) -> NDArray[np.int64]:
+        """Return where each passage lies: int64 of shape (n,), distinct."""
+        shards = self.shards.astype(np.int64) << _SHARD_BITS
+        segments = self.segments.astype(np.int64) << _SEGMENT_BITS
+        found: NDArray[np.int64] = shards | segments | self.ordinals
+        return found
 
 
 def positions_of(pool: Pool, rows: NDArray[np.int64]) -> dict[ShardId, tuple[Positions, list[int]]]:
@@ -131,6 +136,18 @@ def _integers(parts: Sequence[Int32]) -> Int32:
 
 def _floats(parts: Sequence[Float64]) -> Float64:
     return np.concatenate([np.empty(0, np.float64), *parts])
+
+
+def _known(
+    places: NDArray[np.int64], exact: Mapping[Place, float]
+) -> tuple[NDArray[np.int64], Float64]:
+    """Return the rows whose exact score is known, and the scores."""
+    keys = np.fromiter(exact, np.int64, len(exact))
+    scores = np.fromiter(exact.values(), np.float64, len(exact))
+    order = np.argsort(keys)
+    at = np.minimum(np.searchsorted(keys, places, sorter=order), len(keys) - 1)
+    rows = np.flatnonzero(keys[order[at]] == places)
+    return rows, scores[order[at[rows]]]
 
 
 def gather(
@@ -176,8 +193,6 @@ def gather(
         fields=fields,
     )
     if exact:
-        for row in range(len(pool)):
-            score = exact.get(pool.place(row))
-            if score is not None:
-                pool.low[row] = pool.high[row] = score
+        rows, scores = _known(pool.places(), exact)
+        pool.low[rows] = pool.high[rows] = scores
     return pool

@@ -63,6 +63,7 @@ class Setting:
         catalog: the view of that version.
         readable: the caller's bases.
         shards: how many the generation has.
+        spread: places of the depth that an item of the rank window takes, roughly.
         sample: its reference sample, float32 of shape (m, dimension).
         similarity: BM25's (k1, b).
         search: depth, rank window, partial answers.
@@ -73,6 +74,7 @@ class Setting:
     catalog: Catalog
     readable: Readable
     shards: int
+    spread: float
     sample: Float32
     similarity: tuple[float, float]
     search: SearchConfig
@@ -257,7 +259,7 @@ class Run:
         search = self._setting.search
         share = 0
         if self._request.mode in {"hybrid", "rrf"}:
-            share = 2 * -(-search.rank_window // self._setting.shards)
+            share = math.ceil(self._setting.spread * search.rank_window / self._setting.shards)
         depth = max(search.depth, share)
         return Depth(depth, depth)
 
@@ -289,7 +291,8 @@ class Run:
 
     async def _refine(self, pool: Pool, rows: Rows) -> None:
         setting = self._setting
-        split = self._by_group({s: where for s, (where, _) in positions_of(pool, rows).items()})
+        asked = positions_of(pool, rows)
+        split = self._by_group({shard: where for shard, (where, _) in asked.items()})
 
         def question(number: int) -> RefineQuery:
             return RefineQuery(setting.pin, self._fields, *setting.similarity, split[number])
@@ -299,11 +302,12 @@ class Run:
             lambda n, seconds: self._groups[n].refine(question(n), seconds),
             REFINE_SHARE,
         )
-        asked = positions_of(pool, rows)
+        places = pool.places()
         for answer in answers:
             for shard, scores in answer.lexical.items():
-                for row, score in zip(asked[shard][1], scores.tolist(), strict=True):
-                    self._exact[pool.place(row)] = score
+                self._exact.update(
+                    zip(places[asked[shard][1]].tolist(), scores.tolist(), strict=True)
+                )
 
     async def _rank(self) -> tuple[Pool, Step]:
         """Follow the certificate's steps until the ranking can no longer change."""
@@ -324,7 +328,7 @@ class Run:
             elif step.deepen:
                 depths |= {shard: depths[shard].doubled() for shard in step.deepen}
                 await self._search({shard: depths[shard] for shard in step.deepen})
-            else:
+            if len(step.refine):
                 await self._refine(pool, step.refine)
 
     # ------------------------------------------------------------------------------- answers

@@ -156,47 +156,49 @@ def _top(pool: Pool, side: Side, limit: int) -> Step:
 # --------------------------------------------------------------------------------------- ranks
 
 
-def _possible_best(pool: Pool, side: Side, item_low: Float64, items: Rows) -> NDArray[np.bool_]:
-    wanted = np.isin(pool.items, items)
-    return wanted & (side.high >= item_low[pool.items]) & (side.high > side.minimum)
+def _rank_of(
+    pool: Pool, side: Side, item_ends: tuple[Float64, Float64], item: int, edge: float
+) -> Step | int | None:
+    """Return an item's rank on a side, None for surely outside, or what must be learnt first.
 
-
-def _rank_of(pool: Pool, side: Side, item_low: Float64, item: int, window: int) -> Step | int:
-    """Return an item's rank on a side, `window` + 1 for outside, or what must be learnt first.
-
-    The item's own score is known exactly, as far as its passages are known.
+    Args:
+        pool: the candidates.
+        side: the side.
+        item_ends: what each item has at least, and at most as far as its passages are known.
+        item: its code.
+        edge: what the last item of the window has at least.
     """
-    score = float(item_low[item])
-    edge = _edge(item_low, window, -np.inf)
+    low, high = float(item_ends[0][item]), float(item_ends[1][item])
     own_bound = side.bounds.get(ShardId(int(pool.item_shards[item])))
-    reach = score if own_bound is None else max(score, own_bound)
-    if reach < edge or reach == -np.inf or reach <= side.minimum:
-        return window + 1
-    deepen = side.beyond(max(score, edge))
-    if deepen:
-        return Step(deepen=deepen)
-    straddling = (side.low <= score) & (side.high >= score) & (side.low < side.high)
-    straddling &= (pool.items != item) & (item_low[pool.items] <= score)
-    if straddling.any():
-        return Step(refine=np.flatnonzero(straddling))
-    ahead = np.count_nonzero(item_low > score) + np.count_nonzero(item_low[:item] == score)
+    reach = high if own_bound is None else max(high, own_bound)
+    if reach < edge or reach <= side.minimum:
+        return None
+    deepen = side.beyond(max(low, edge))
+    # Rows of others that may lie on either side of it, and its own that may be its best.
+    unclear = (side.low <= high) & (side.high >= low) & (side.low < side.high)
+    unclear &= item_ends[0][pool.items] <= high
+    if deepen or unclear.any():
+        return Step(deepen=deepen, refine=np.flatnonzero(unclear))
+    ahead = np.count_nonzero(item_ends[0] > low) + np.count_nonzero(item_ends[0][:item] == low)
     return int(ahead) + 1
 
 
 def _ranks(pool: Pool, side: Side, items: Rows, window: int) -> tuple[Step, dict[int, int]]:
     """Find the ranks of some items on a side; those outside the window are left out."""
     item_low = side.item_low(pool)
-    refine = _possible_best(pool, side, item_low, items) & (side.low < side.high)
-    if refine.any():
-        return Step(refine=np.flatnonzero(refine)), {}
+    item_high = item_scores(
+        np.where(side.high > side.minimum, side.high, -np.inf), pool.items, len(pool.item_ids)
+    )
+    edge = _edge(item_low, window, -np.inf)
+    refine = np.zeros(len(pool), np.bool_)
     deepen: frozenset[ShardId] = frozenset()
     ranks: dict[int, int] = {}
     for item in items.tolist():
-        rank = _rank_of(pool, side, item_low, item, window)
+        rank = _rank_of(pool, side, (item_low, item_high), item, edge)
         if isinstance(rank, Step):
             deepen |= rank.deepen
             refine[rank.refine] = True
-        elif rank <= window:
+        elif rank is not None and rank <= window:
             ranks[item] = rank
     return Step(deepen=deepen, refine=np.flatnonzero(refine)), ranks
 
@@ -239,8 +241,7 @@ def _decide_one_side(pool: Pool, goal: Goal) -> Step:
 
 def _decide_hybrid(pool: Pool, goal: Goal) -> Step:
     step = _top(pool, _hybrid_side(pool, goal), goal.limit)
-    if not step.final:
-        return step
+    # Ranks of results that are not sure yet are worked on at once: that saves rounds.
     items = pool.items[[result.row for result in step.placed]].astype(np.int64)
     lexical_step, lexical = _ranks(pool, Side.lexical(pool), items, goal.window)
     semantic_step, semantic = _ranks(pool, Side.semantic(pool), items, goal.window)
@@ -248,7 +249,7 @@ def _decide_hybrid(pool: Pool, goal: Goal) -> Step:
         Placed(result.row, result.score, lexical.get(item), semantic.get(item))
         for result, item in zip(step.placed, items.tolist(), strict=True)
     )
-    return _joined(lexical_step, semantic_step, placed=placed)
+    return _joined(step, lexical_step, semantic_step, placed=placed)
 
 
 def _decide_rrf(pool: Pool, goal: Goal) -> Step:

@@ -83,7 +83,7 @@ def follow(
 ) -> tuple[Pool, Step, int]:
     """Follow steps to the end, as the coordinator does."""
     depths = dict.fromkeys({one.shard for one in passages}, depth)
-    exact: dict[tuple[int, int, int], float] = {}
+    exact: dict[int, float] = {}
     for rounds in range(1, 200):
         shards = list(depths)
         rng.shuffle(shards)
@@ -95,7 +95,7 @@ def follow(
         for shard in step.deepen:
             depths[shard] = depths[shard].doubled()
         for row in step.refine.tolist():
-            exact[pool.place(row)] = passages[pool.ordinals[row]].lexical
+            exact[int(pool.places()[row])] = passages[pool.ordinals[row]].lexical
     raise AssertionError("the steps do not end")
 
 
