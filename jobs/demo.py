@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.panel import Panel
 from rich.text import Text
 
 from engine.config import Config, dump_config
@@ -256,8 +255,9 @@ def _say_goodbye(stage: Stage, server: Spawned | None) -> None:
         lines += [f"  {octavo} serve --port 8000   and ask over HTTP", "  make demo KEEP=1"]
     else:
         lines += _connecting(server)
-    stage.console.print()
-    stage.console.print(Panel(Text("\n".join(lines)), title="Done", border_style="green"))
+    stage.act("Done")
+    for line in lines:
+        stage.say(line)
 
 
 def _connecting(server: Spawned) -> list[str]:

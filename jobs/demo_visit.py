@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ from engine.errors import OperatorError
 from engine.ids import ItemId, RevisionId
 from jobs.commands.rendering import harmless, plain
 
-_EXCERPT_CHARS = 160
+_EXCERPT_CHARS = 170
+_TITLE_CHARS = 80
+_WORD = re.compile(r"[^\W_]\w{3,}|[\u4e00-\u9fff]{2}")
+"""A word of a query worth marking: four letters or more, or two Chinese characters."""
 _PATIENCE_S = 30.0
 _POLL_S = 0.05
 _WINDOW_CHARS = 1_000
@@ -152,11 +156,11 @@ class Visit:
         expect(len(reply.results) > 0, f"{title}: at least one result")
         scores = [result["scores"]["score"] for result in reply.results]
         expect(scores == sorted(scores, reverse=True), f"{title}: the best comes first")
-        self.show_results(reply.results)
+        self.show_results(reply.results, str(arguments["query"]))
         return reply
 
-    def show_results(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """Show results as a table; every text is untrusted."""
+    def show_results(self, results: Sequence[Mapping[str, Any]], query: str) -> None:
+        """Show results as a table, the query's words marked; every text is untrusted."""
         table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
         table.add_column("score", justify="right", style="bold")
         table.add_column("lexical", justify="right", style="dim")
@@ -164,9 +168,8 @@ class Visit:
         table.add_column("title and excerpt", ratio=1)
         for result in results:
             scores = result["scores"]
-            shown = plain(" ".join(str(result["title"]).split())[:90], "bold")
-            excerpt = " ".join(str(result["excerpt"]).split())
-            shown.append("\n" + harmless(excerpt[:_EXCERPT_CHARS]), style="not bold")
+            shown = plain(" ".join(str(result["title"]).split())[:_TITLE_CHARS], "bold")
+            shown.append("\n").append_text(_marked(str(result["excerpt"]), query))
             table.add_row(
                 _number(scores["score"]),
                 _number(scores["lexical"]),
@@ -178,6 +181,20 @@ class Visit:
     def say(self, text: str) -> None:
         """Show a finding."""
         self.console.print(Text("   " + harmless(text), style="green"), soft_wrap=True)
+
+
+def _marked(excerpt: str, query: str) -> Text:
+    """Return a part of an excerpt around the first of the query's words, with all of them marked."""
+    text = harmless(" ".join(excerpt.split()))
+    words = sorted(set(_WORD.findall(query)), key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, words)) or r"(?!)", re.IGNORECASE)
+    first = pattern.search(text)
+    start = 0 if first is None else max(0, min(first.start() - 60, len(text) - _EXCERPT_CHARS))
+    shown = Text("..." if start else "", style="not bold")
+    shown.append(text[start : start + _EXCERPT_CHARS])
+    shown.append("..." if start + _EXCERPT_CHARS < len(text) else "")
+    shown.highlight_regex(pattern, "yellow")
+    return shown
 
 
 def _number(score: float | None) -> str:
@@ -226,18 +243,23 @@ async def search_in_every_mode(visit: Visit) -> Reply:
     )
     await visit.search(
         "Semantic: meaning, across languages",
-        "asked in English; the question shares few words with the answers",
+        "asked in German; every text of this base is English",
         {
-            "query": "Can somebody look at a text that was never made public?",
+            "query": "Wie schicke ich eine Datei als HTTP-Antwort?",
             "mode": "semantic",
-            "knowledge_base_id": "octavo",
-            "max_results": 4,
+            "knowledge_base_id": "packages",
+            "max_results": 3,
         },
     )
     await visit.search(
         "Rank fusion, in German",
         "mode rrf joins the ranks of both sides; each result still shows both scores",
-        {"query": "Wie schnell wirkt der Entzug von Leserechten?", "mode": "rrf", "max_results": 3},
+        {
+            "query": "Wie schnell wirkt es, wenn Rechte entzogen werden?",
+            "mode": "rrf",
+            "knowledge_base_id": "octavo",
+            "max_results": 3,
+        },
     )
     await visit.search(
         "Hybrid, in French",
@@ -344,7 +366,7 @@ async def found_again(visit: Visit, query: str, phrase: str) -> Address:
         reply = await visit.call(arguments, show=False)
         if _shows(reply, phrase):
             reply = await visit.call(arguments)
-            visit.show_results(reply.results)
+            visit.show_results(reply.results, query)
             chosen = [one for one in reply.results if phrase in one["excerpt"]]
             return address_of(chosen[0])
         await asyncio.sleep(_POLL_S)
