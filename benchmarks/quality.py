@@ -37,8 +37,7 @@ from engine.errors import EngineError
 from engine.ids import BaseId
 from engine.local import open_local
 from engine.search.answering import Knowledge
-from engine.store.storage import LocalStorage
-from engine.store.writer import StoreWriter
+from engine.store.opening import create_store
 from jobs.ingest import IngestOrder, ingest
 from jobs.reindex import reindex
 
@@ -59,12 +58,10 @@ class Outcome:
 
 
 def build(config: Config, collection: Collection, console: Console) -> dict[str, Any]:
-    """Ingest, publish and reindex a collection, unless the root holds it; say what was built."""
+    """Ingest, publish and reindex a collection; what the root holds already is left as it is."""
     started = time.monotonic()
-    storage = LocalStorage(Path(config.root))
-    writer = StoreWriter(storage)
-    if not Path(config.root, "bases").exists():
-        writer.create_base(_BASE, collection.name, "benchmark", None, "public")
+    store = create_store(config.root)
+    store.writer.create_base(_BASE, collection.name, "benchmark", None, "public")
     order = IngestOrder(collection.corpus, _BASE, publish=True)
     ingested = ingest(config, order, console)
     indexed = reindex(config, console, shards=config.jobs.shards)
@@ -200,7 +197,9 @@ def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
     modes = MODES if options.mode == "all" else (options.mode,)
     collection = read_collection(options.corpus).sample(options.limit_queries)
     with ExitStack() as stack:
-        root = options.root or stack.enter_context(tempfile.TemporaryDirectory("octavo-quality"))
+        root = options.root or stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="octavo-quality-")
+        )
         config = _configure(options, modes, str(root))
         built = build(config, collection, err)
         with Progress(console=err) as progress:

@@ -184,7 +184,7 @@ class Visit:
 
 
 def _marked(excerpt: str, query: str) -> Text:
-    """Return a part of an excerpt around the first of the query's words, with all of them marked."""
+    """Return a part of an excerpt, around the first of the query's words, all of them marked."""
     text = harmless(" ".join(excerpt.split()))
     words = sorted(set(_WORD.findall(query)), key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, words)) or r"(?!)", re.IGNORECASE)
