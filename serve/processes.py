@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+_POLL_S = 0.05
+_KILLED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,11 @@ def reap(processes: Iterable[Process], patience_s: float = 5.0) -> None:
     deadline = time.monotonic() + patience_s
     remaining = living(processes)
     while remaining and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(_POLL_S)
         remaining = living(remaining)
     for process in remaining:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    deadline = time.monotonic() + _KILLED_S
+    while living(remaining) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
