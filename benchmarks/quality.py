@@ -38,6 +38,7 @@ from engine.ids import BaseId
 from engine.local import open_local
 from engine.search.answering import Knowledge
 from engine.store.opening import create_store
+from jobs.cluster import joined
 from jobs.ingest import IngestOrder, ingest
 from jobs.reindex import reindex
 
@@ -63,8 +64,9 @@ def build(config: Config, collection: Collection, console: Console) -> dict[str,
     store = create_store(config.root)
     store.writer.create_base(_BASE, collection.name, "benchmark", None, "public")
     order = IngestOrder(collection.corpus, _BASE, publish=True)
-    ingested = ingest(config, order, console)
-    indexed = reindex(config, console, shards=config.jobs.shards)
+    with joined(config.jobs):  # one Ray for both
+        ingested = ingest(config, order, console)
+        indexed = reindex(config, console, shards=config.jobs.shards)
     return {
         "ingest": ingested.document(),
         "reindex": indexed.document(),
