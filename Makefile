@@ -34,7 +34,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 			|| echo "uv could not be installed; going on with pip"; \
 	fi; \
 	echo "Installing the locked requirements (a few minutes and 7 GB the first time)"; \
-	if [ -x $(BIN)/uv ] && $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock; then :; else \
+	if [ -x $(BIN)/uv ] && $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock; then :; else \
 		echo "uv could not install the lock; trying pip"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi; \
