@@ -274,7 +274,7 @@ async def search_in_every_mode(visit: Visit) -> Reply:
     return opened
 
 
-async def open_result(visit: Visit, opened: Reply) -> Address:
+async def open_result(visit: Visit, opened: Reply) -> None:
     """Open the first result exactly at its excerpt."""
     address = address_of(opened.results[0])
     visit.heading(
@@ -290,7 +290,6 @@ async def open_result(visit: Visit, opened: Reply) -> Address:
     )
     expect(reply.body.get("content") == address.excerpt, "the window is the excerpt, verbatim")
     visit.say(f"the same {len(address.excerpt)} characters, at {reply.body['reference']}")
-    return address
 
 
 async def page_to_the_end(visit: Visit, address: Address) -> None:
@@ -315,6 +314,7 @@ async def page_to_the_end(visit: Visit, address: Address) -> None:
         sha256 = reply.body["locator"]["content_sha256"]
         truncated = reply.body["content_truncated"]
         windows += 1
+    expect(windows > 1, "a text of several windows")
     expect(hashlib.sha256(text.encode("utf-8")).hexdigest() == sha256, "the hash fits the text")
     visit.say(f"{windows} windows, {len(text)} characters, sha256 {sha256[:16]}... verified")
 
