@@ -108,28 +108,42 @@ def open_knowledge(
     return Knowledge(follower.store.runtime, coordinator, reader, close)
 
 
-def open_local(config: Config, encoder: Encoder | None = None) -> Knowledge:
+def open_local(
+    config: Config, encoder: Encoder | None = None, *, searches: bool = True
+) -> Knowledge:
     """Open a store in this process: one group with every shard, the encoder, threads.
+
+    The encoder that `config.encoder` names is opened when first needed: reads and lexical searches
+    do without. Its errors (`EncoderError`: it cannot be opened, or is not the one of the
+    generation) come with the first search that needs it.
 
     Args:
         config: the tree; `config.root` names the store.
         encoder: instead of the one that `config.encoder` names.
+        searches: False opens no segment and no JVM: only addressed reads are answered.
 
     Raises:
         SegmentRefusedError: the store has generations, and none of the newest two can be opened.
-        EncoderError: the encoder cannot be opened, or is not the one of the generation.
+        EncoderError: the given encoder is not the one of the generation.
         StoreError: there is no store at the root.
         JavaError: there is no usable Java.
     """
-    follower = open_follower(config)
-    try:
-        found = open_encoder(config.encoder) if encoder is None else encoder
-        _require_space(follower, found)
-    except EncoderError:
-        follower.close()
-        raise
+    follower = open_follower(config, position=0 if searches else None)
     groups = [] if follower.group is None else [follower.group]
-    return open_knowledge(config, follower, groups, LocalQueryEncoder(found))
+    if encoder is not None:
+        try:
+            _require_space(follower, encoder)
+        except EncoderError:
+            follower.close()
+            raise
+        return open_knowledge(config, follower, groups, LocalQueryEncoder(encoder))
+
+    def opened() -> Encoder:
+        found = open_encoder(config.encoder)
+        _require_space(follower, found)
+        return found
+
+    return open_knowledge(config, follower, groups, LocalQueryEncoder(opened))
 
 
 def _require_space(follower: Follower, encoder: Encoder) -> None:

@@ -62,6 +62,7 @@ class Coordinator:
         self._views: CatalogViews = follower.views
         self._groups = tuple(groups)
         self._encoder = encoder
+        self._fingerprint: str | None = None
         self._access = access
         self._pins = Pins(follower, groups)
         self._counted: BoundedCache[CountedKey, Counted] = BoundedCache(_KEPT_COUNTS)
@@ -85,7 +86,8 @@ class Coordinator:
                 record = self._pins.predecessor(record) or record
             if record is None or readable == frozenset():
                 return Ranking(())
-            self._require_space(record)
+            if request.mode != "lexical":
+                await self._require_space(record)
             setting = self._setting(record, catalog, readable, deadline)
             run = Run(request, setting, self._groups, self._encoder, self._counted)
             try:
@@ -121,14 +123,20 @@ class Coordinator:
             deadline=deadline,
         )
 
-    def _require_space(self, record: GenerationRecord) -> None:
+    async def _require_space(self, record: GenerationRecord) -> None:
         """Refuse to mix vector spaces.
 
         Raises:
+            EncoderError: the encoder cannot be opened.
             OverloadedError: the generation was made by another encoder than the queries are.
         """
-        if record.encoder != self._encoder.fingerprint:
+        if record.encoder != await self._space():
             raise OverloadedError("the generation was made by another encoder", 60.0)
+
+    async def _space(self) -> str:
+        if self._fingerprint is None:
+            self._fingerprint = await asyncio.to_thread(lambda: self._encoder.fingerprint)
+        return self._fingerprint
 
     def _still_readable(
         self, results: Sequence[SearchResult], generation: int, principal: Principal
@@ -148,7 +156,7 @@ class Coordinator:
             record = await self._pins.current()
         except OverloadedError:
             return False
-        return record is None or record.encoder == self._encoder.fingerprint
+        return record is None or record.encoder == await self._space()
 
     async def pinned(self) -> int | None:
         """Return the number of the generation that queries are answered from now, or None.

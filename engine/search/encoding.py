@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -18,7 +20,11 @@ class QueryEncoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Name the vector space."""
+        """Name the vector space. The first call may have to open a model.
+
+        Raises:
+            EncoderError: the encoder cannot be opened.
+        """
         ...
 
     async def encode(self, query: str, seconds: float) -> Float32:
@@ -37,20 +43,28 @@ class QueryEncoder(Protocol):
 
 
 class LocalQueryEncoder:
-    """Encodes in one thread of this process."""
+    """Encodes in one thread of this process, by an encoder that is opened when first needed."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        """Take the encoder."""
-        self._encoder = encoder
+    def __init__(self, encoder: Encoder | Callable[[], Encoder]) -> None:
+        """Take the encoder, or what opens it: reads and lexical searches need none."""
+        self._open = encoder if callable(encoder) else lambda: encoder
+        self._opened = None if callable(encoder) else encoder
+        self._opening = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoder")
+
+    def _encoder(self) -> Encoder:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
 
     @property
     def fingerprint(self) -> str:
         """Name the vector space."""
-        return self._encoder.fingerprint
+        return self._encoder().fingerprint
 
     def _encode(self, query: str) -> Float32:
-        row: Float32 = self._encoder.encode_queries([query])[0]
+        row: Float32 = self._encoder().encode_queries([query])[0]
         return row
 
     async def encode(self, query: str, seconds: float) -> Float32:

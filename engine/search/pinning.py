@@ -58,7 +58,13 @@ class Pins:
         return next(older, None)
 
     async def _ask(self, records: Sequence[GenerationRecord]) -> None:
-        """Pin the newest generation that every group that answers has open."""
+        """Pin the newest generation that every group that answers has open.
+
+        Without any group nobody searches, and reads are pinned to the newest of all.
+        """
+        if not self._groups:
+            self._pinned = records[0]
+            return
         answers = await asyncio.gather(*(self._open_in(group) for group in self._groups))
         held = [numbers for numbers in answers if numbers is not None]
         if not held:

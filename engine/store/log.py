@@ -107,6 +107,16 @@ class CommitLog:
         except NotFoundError:
             return None
 
+    def require_present(self, version: int) -> None:
+        """Check that the log is still there: a lost mount must not look like "nothing new".
+
+        Raises:
+            StoreError: neither that commit nor a checkpoint can be found.
+        """
+        if self._storage.exists(f"{self._folder}/{version:020d}.json") or self.checkpoint() >= 0:
+            return
+        raise StoreError(f"the table at {self._uri} has vanished: is its disk mounted?")
+
     def checkpoint(self) -> int:
         """Return the version of the newest checkpoint, -1 when there is none."""
         try:
@@ -171,6 +181,7 @@ class Follower:
             commit = self._log.commit(self.version + 1)
             if commit is None:
                 if to is None and not self._behind_checkpoint(bool(added)):
+                    self._log.require_present(self.version)
                     return Advance(False, tuple(added))
                 self.version = -1
             else:

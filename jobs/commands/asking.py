@@ -123,7 +123,8 @@ def ask(call: Call, arguments: Mapping[str, Any], principal: Principal) -> dict[
     from engine.local import open_local
 
     async def answer() -> dict[str, Any]:
-        knowledge = open_local(call.config)
+        searches = bool(str(arguments.get("query", "")).strip())
+        knowledge = open_local(call.config, searches=searches)
         try:
             return await knowledge.answer(arguments, principal)
         finally:

@@ -79,3 +79,25 @@ async def test_closing_ends_every_thread(library: Library) -> None:
     await knowledge.close()
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert all(name.startswith("asyncio_") for name in left), left
+
+
+async def test_an_encoder_is_opened_only_for_a_search_that_needs_it(library: Library) -> None:
+    config = small_config(library.root, encoder={"model": "hashing", "dimension": 96})
+    knowledge = open_local(config)
+    lexical = await knowledge.answer({"query": "server", "mode": "lexical"}, OPERATOR)
+    assert [result["knowledge_item_id"] for result in lexical["results"]] == ["a"]
+    window = await knowledge.answer({"knowledge_item_id": "a"}, OPERATOR)
+    assert window["content"] == "some text about a server"
+    for mode in ("hybrid", "semantic", "rrf"):
+        with pytest.raises(EncoderError, match="generation 1 was made by encoder"):
+            await knowledge.answer({"query": "server", "mode": mode}, OPERATOR)
+    await knowledge.close()
+
+
+async def test_reading_alone_opens_no_segment_and_gives_the_same_window(library: Library) -> None:
+    everything = open_local(small_config(library.root))
+    texts = open_local(small_config(library.root), searches=False)
+    for question in ({"knowledge_item_id": "a"}, {"knowledge_item_id": "a", "offset": 5}):
+        assert await texts.answer(question, OPERATOR) == await everything.answer(question, OPERATOR)
+    await everything.close()
+    await texts.close()

@@ -151,3 +151,17 @@ def test_threads_that_poll_while_others_write_see_versions_only_grow(store: Stor
         counts = [view.item_count for view in views]
         assert counts == sorted(counts)
     assert reader.poll().item_count == 10
+
+
+def test_vanished_tables_are_an_error_not_a_quiet_time(store: Store, tmp_path: Path) -> None:
+    add_one(store, new())
+    store.catalog.poll()
+    confirmed = store.catalog.confirmed_at
+    tables = Path(store.storage.local_path("store"))
+    tables.rename(tmp_path / "unmounted")
+    with pytest.raises(StoreError, match="vanished"):
+        store.catalog.poll()
+    assert store.catalog.confirmed_at == confirmed
+    (tmp_path / "unmounted").rename(tables)
+    store.catalog.poll()
+    assert store.catalog.confirmed_at > confirmed
