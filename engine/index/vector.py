@@ -251,7 +251,9 @@ class VectorIndex:
         if not count:
             return VectorHits(np.empty(0, np.int32), np.empty(0, np.float64), -math.inf, True)
         places, few = min(depth, count), max(SCAN_AT_MOST, int(SCAN_SHARE * self.passages))
-        if self._graph and not exact and (allowed is None or count > few):
+        # Whoever takes all wants a proof that it is all: without one, nobody stops asking.
+        graph = self._graph and not exact and places < count
+        if graph and (allowed is None or count > few):
             found = self._approximate(query, places, allowed)
             if len(found.ordinals) == places:
                 return found

@@ -213,6 +213,7 @@ def _window(pool: Pool, side: Side, window: int) -> tuple[Step, Rows]:
         touching = np.maximum.accumulate(side.high[order])[:-1] >= side.low[order][1:]
         ambiguous[1:] |= touching
         ambiguous[:-1] |= side.high[order][:-1] >= side.low[order][1:]
+    ambiguous |= side.low[order] <= side.minimum  # it may not be on the side at all
     refine = order[ambiguous & (side.low[order] < side.high[order])]
     rows = best_rows(side.low, pool.items, pool.starts)
     rows = rows[side.low[rows] > side.minimum][:window]

@@ -160,6 +160,15 @@ def test_a_graph_can_be_asked_to_prove_its_answer(crowd: Float32, graph: VectorI
     assert hits.ordinals.tolist() == best(crowd, crowd[0], 30, np.ones(len(crowd), np.bool_))
 
 
+def test_a_graph_that_returned_everything_says_so() -> None:
+    rows = unit_rows(60, 8)
+    index = open_index(rows, GRAPH)
+    for depth in (60, 61, 500):
+        hits = index.search(rows[0], depth)
+        assert hits.ordinals.tolist() == best(rows, rows[0], depth, np.ones(60, np.bool_))
+        assert (hits.frontier, hits.certified) == (-math.inf, True)
+
+
 @pytest.mark.parametrize("options", [EXACT, GRAPH])
 def test_the_same_vectors_give_the_same_file(tmp_path: Path, options: VectorSettings) -> None:
     rows = unit_rows(2000, 16)

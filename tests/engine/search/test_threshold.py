@@ -190,6 +190,16 @@ def test_many_passages_of_one_item_do_not_hide_the_others(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_match_fainter_than_the_error_of_its_score_counts(mode: str) -> None:
+    # A term that nearly every passage holds, beside rare ones: less than float32's error.
+    faint = Imagined(ItemId("faint"), 0, ShardId(0), "text_en", 4e-4, 0.25, 0.0)
+    other = Imagined(ItemId("other"), 0, ShardId(0), "text_en", 0.0, 0.5, 0.0)
+    goal = Goal(mode, 1, 200)
+    pool, step, _ = follow([faint, other], goal, Depth(1, 1), random.Random(4))
+    assert shown(pool, step.placed) == brute_force([faint, other], goal)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_nothing_at_all_gives_an_empty_final_ranking(mode: str) -> None:
     step = decide(gather([], FIELDS, {}), Goal(mode, 10, 200))
     assert step.final
