@@ -6,6 +6,8 @@ sees the items' rows that its commit wrote before it.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import threading
 import time
@@ -14,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.config import CatalogConfig
-from engine.errors import EngineError, NotFoundError, SegmentRefusedError
+from engine.errors import EngineError, NotFoundError, SegmentRefusedError, StoreError
 from engine.index.generation import GenerationLog, GenerationRecord
 from engine.index.jvm import detach, jvm_running
 from engine.search.group import ShardGroup
@@ -124,13 +126,16 @@ class Follower:
         return self._samples[key]
 
     def _read_sample(self, record: GenerationRecord) -> Float32:
-        path = self.store.storage.local_path(record.reference.path)
+        name = record.reference.path
         try:
-            rows: Float32 = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise SegmentRefusedError(record.reference.path, "it cannot be read") from error
+            data = self.store.storage.read_bytes(name)
+            rows: Float32 = np.load(io.BytesIO(data), allow_pickle=False)
+        except (NotFoundError, StoreError, ValueError) as error:
+            raise SegmentRefusedError(name, "it cannot be read") from error
+        if hashlib.sha256(data).hexdigest() != record.reference.sha256:
+            raise SegmentRefusedError(name, "it has changed since it was written")
         if rows.ndim != 2 or rows.shape[1] != record.dimension or not len(rows):
-            raise SegmentRefusedError(record.reference.path, f"its shape is {rows.shape}")
+            raise SegmentRefusedError(name, f"its shape is {rows.shape}")
         return np.ascontiguousarray(rows, np.float32)
 
     # ------------------------------------------------------------------------------- threads

@@ -256,6 +256,15 @@ def test_a_store_whose_only_generation_is_corrupt_is_refused_by_name(library: Li
         open_follower(small_config(library.root))
 
 
+def test_a_changed_reference_sample_is_refused_by_name(library: Library) -> None:
+    (path,) = (library.root / "reference").iterdir()
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1  # another number, as good a float as the one before
+    path.write_bytes(bytes(data))
+    with pytest.raises(SegmentRefusedError, match=r"reference/.*has changed"):
+        open_follower(small_config(library.root))
+
+
 # ------------------------------------------------------------------------------- hidden bases
 
 
