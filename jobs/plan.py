@@ -72,6 +72,21 @@ def desired(catalog: Catalog) -> set[Key]:
     }
 
 
+def standing(catalog: Catalog) -> set[Key]:
+    """Return the revisions that stay current where the desired one does not become so.
+
+    A desired revision may be withdrawn, or give way to a later one before the commit: then the next
+    generation shows what was current before, so it must hold that too.
+    """
+    return {
+        (state.item_id, state.current_revision)
+        for state in catalog.items()
+        if state.status == "published"
+        and state.current_revision is not None
+        and not catalog.withdrawn(state.item_id, state.current_revision)
+    }
+
+
 def make_plan(
     config: Config,
     catalog: Catalog,
@@ -101,8 +116,9 @@ def make_plan(
     if previous is not None and not rebuild:
         _check_passages(config, previous)
     kind = _kind(catalog, previous, wanted - set(indexed), count, rebuild=rebuild)
-    added = wanted if kind == "rebuild" else wanted - set(indexed)
-    kept = wanted & set(indexed) if kind == "reshard" else set()
+    needed = wanted | standing(catalog)
+    added = needed if kind == "rebuild" else needed - set(indexed)
+    kept = needed & set(indexed) if kind == "reshard" else set()
     if kind == "nothing":
         added = set()
     return Plan(

@@ -64,8 +64,8 @@ def archived(state: ItemState, now: str) -> ItemState:
 
 
 def current(state: ItemState, revision: RevisionId | None, generation: int, now: str) -> ItemState:
-    """Make a revision current from a generation on; an unpublished item stays without one."""
-    if revision is not None and state.status != "published":
+    """Make a revision current from a generation on, if it still is what the item wants."""
+    if revision is not None and (state.status != "published" or state.desired_revision != revision):
         return state
     if state.current_revision == revision and state.current_from <= generation:
         return state

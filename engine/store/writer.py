@@ -333,8 +333,8 @@ class StoreWriter:
     ) -> int:
         """Say which revisions are current from a generation on, before it is committed.
 
-        Items that were unpublished, and revisions that were withdrawn meanwhile, are left out.
-        A desired revision whose publication a crash left out gets it.
+        Items that were unpublished meanwhile, and revisions that were withdrawn or are not desired
+        any more, are left out. A desired revision whose publication a crash left out gets it.
 
         Args:
             moves: item and revision (None: the item has no current revision any more).

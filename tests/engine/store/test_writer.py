@@ -222,6 +222,17 @@ def test_set_current_leaves_out_what_was_unpublished_meanwhile(store: Store) -> 
     assert store.writer.set_current([(item, None)], 1) == 0
 
 
+def test_set_current_does_not_bring_back_a_text_that_gave_way_to_another(store: Store) -> None:
+    item, first = add_one(store, new("one"), publish=True)
+    moves = store.catalog.poll().next_generation_moves(1)
+    store.writer.unpublish([item])
+    _, second = add_one(store, new("two"), publish=True)
+    assert store.writer.set_current(moves, 1) == 0
+    assert store.catalog.poll().current_revision(item, 1) is None
+    assert moves == ((item, first),)
+    assert store.catalog.poll().next_generation_moves(1) == ((item, second),)
+
+
 def test_a_base_state_has_the_shape_that_authorization_reads(store: Store) -> None:
     base = store.catalog.poll().base(KB)
     assert isinstance(base, BaseState)
