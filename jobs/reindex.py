@@ -14,8 +14,10 @@ from typing import Any
 
 from rich.console import Console
 
+from engine.authorization import ANONYMOUS, readable_bases
 from engine.config import Config, dump_config
 from engine.errors import ConflictError, EncoderError
+from engine.ids import BaseId
 from engine.index.generation import GenerationLog, GenerationRecord
 from engine.index.segment_builder import SegmentRecord
 from engine.store.catalog import Catalog
@@ -250,7 +252,8 @@ class _Job:
         before = plan.previous
         fingerprint, dimension = space = self._space(plan)
         names = [block.name for block in self._blocks(plan)]
-        sample = reference_sample(self.config.encoder, self.storage, before, (stage, names), space)
+        staged, public = (stage, names), _public(self.store.catalog.poll())
+        sample = reference_sample(self.config.encoder, self.storage, before, staged, space, public)
         kept = before.segments if plan.kind == "add" and before is not None else ()
         record = GenerationRecord(
             number=plan.generation,
@@ -289,6 +292,11 @@ class _Job:
             segments=segments,
             total_passages=total,
         )
+
+
+def _public(catalog: Catalog) -> frozenset[BaseId]:
+    """Return the bases that everybody may read."""
+    return readable_bases(ANONYMOUS, catalog.bases(), "")
 
 
 def _nothing(plan: Plan, catalog: Catalog) -> ReindexReport:
