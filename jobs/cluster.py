@@ -19,6 +19,7 @@ from typing import Any
 
 from engine.config import JobsConfig
 from engine.errors import OperatorError
+from engine.index.jvm import signals_kept
 
 _OBJECT_STORE_BYTES = 512 * 2**20
 _BLOCK_BYTES = 32 * 2**20
@@ -63,10 +64,11 @@ def joined(config: JobsConfig) -> Iterator[bool]:
             return
         private = None if config.address else _private_directory()
         try:
-            if private is None:
-                _join(str(config.address))
-            else:
-                _start(config.cpus, private)
+            with signals_kept():
+                if private is None:
+                    _join(str(config.address))
+                else:
+                    _start(config.cpus, private)
             _quieten()
             token = _OWN.set(private is not None)
             try:
@@ -74,7 +76,8 @@ def joined(config: JobsConfig) -> Iterator[bool]:
             finally:
                 _OWN.reset(token)
         finally:
-            ray.shutdown()
+            with signals_kept():
+                ray.shutdown()
             if private is not None:
                 shutil.rmtree(private, ignore_errors=True)
 

@@ -23,6 +23,7 @@ from types import FrameType
 
 from engine.config import Config
 from engine.errors import ConfigurationError, OperatorError
+from engine.index.jvm import signals_kept
 from serve import processes
 
 LOOPBACK = "127.0.0.1"
@@ -207,16 +208,17 @@ def start_ray(preparation: Preparation) -> None:
 
     for attempt in range(_TRIES):
         try:
-            ray.init(
-                address="local",
-                num_cpus=_DECLARED_CPUS,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                _node_ip_address=LOOPBACK,
-                _temp_dir=str(preparation.directory),
-            )
+            with signals_kept():
+                ray.init(
+                    address="local",
+                    num_cpus=_DECLARED_CPUS,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    _node_ip_address=LOOPBACK,
+                    _temp_dir=str(preparation.directory),
+                )
         except Exception as error:  # Ray raises no other class when its node is late
             processes.reap(processes.descendants(os.getpid()), 0.0)
             if attempt == _TRIES - 1:
@@ -248,7 +250,8 @@ def stop_ray(preparation: Preparation) -> None:
         if ray.is_initialized():
             rayserve.shutdown()  # type: ignore[no-untyped-call]  # Ray left it without types
             started |= processes.descendants(os.getpid())
-            ray.shutdown()
+            with signals_kept():
+                ray.shutdown()
     processes.reap(started)
     shutil.rmtree(preparation.directory, ignore_errors=True)
 

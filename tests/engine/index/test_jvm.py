@@ -179,3 +179,30 @@ except JavaError as error:
     done = run(code, JAVA_HOME=str(fake_java(tmp_path, "25.0.1")))
     assert len(done.stdout.splitlines()) == 1
     assert "did not start" in done.stdout
+
+
+@pytest.mark.jvm
+def test_the_jvm_gets_its_signal_handlers_back_after_a_block_that_took_them() -> None:
+    code = """
+import ctypes, signal
+from engine.index.jvm import jnius, signals_kept, start_jvm
+
+def handler():
+    action = ctypes.create_string_buffer(512)
+    ctypes.CDLL(None).sigaction(int(signal.SIGSEGV), None, action)
+    return action.raw[:8]
+
+with signals_kept():
+    pass
+start_jvm(128)
+kept = handler()
+with signals_kept():
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    assert handler() != kept
+assert handler() == kept
+system = jnius().autoclass("java.lang.System")
+for _ in range(20):
+    system.gc()
+print("alive")
+"""
+    assert run(code).stdout.strip() == "alive"
