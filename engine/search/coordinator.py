@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from engine.authorization import Principal
 from engine.config import Config
 from engine.contract import Coverage, SearchRequest, SearchResult
-from engine.errors import GenerationNotOpenError, OverloadedError, ResourceUnavailableError
+from engine.errors import (
+    CatalogNotHeldError,
+    GenerationNotOpenError,
+    OverloadedError,
+    ResourceUnavailableError,
+)
 from engine.ids import BaseId
 from engine.index.generation import GenerationRecord
 from engine.search.cache import BoundedCache
@@ -19,14 +24,14 @@ from engine.search.encoding import QueryEncoder
 from engine.search.following import Follower
 from engine.search.pinning import Pins
 from engine.search.request import Pin, Readable
-from engine.search.run import Counted, CountedKey, Run, Setting
+from engine.search.run import Counted, CountedKey, Run, Setting, terms_counted
 from engine.search.views import Access, CatalogViews
 from engine.store.catalog import Catalog
 
 logger = logging.getLogger(__name__)
 
 _TRIES = 4
-_KEPT_COUNTS = 4096
+_KEPT_TERMS = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Coordinator:
         self._fingerprint: str | None = None
         self._access = access
         self._pins = Pins(follower, groups)
-        self._counted: BoundedCache[CountedKey, Counted] = BoundedCache(_KEPT_COUNTS)
+        self._counted: BoundedCache[CountedKey, Counted] = BoundedCache(_KEPT_TERMS, terms_counted)
 
     async def search(self, request: SearchRequest, principal: Principal) -> Ranking:
         """Answer one ranked search.
@@ -75,6 +80,8 @@ class Coordinator:
             OverloadedError: no shard answered in time, the catalog is not confirmed, or it
                 changed under every try.
         """
+        if request.mode != "lexical":
+            await self._space()  # the first query may have to open a model: not on its deadline
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.search.deadline_s
         not_open = 0
@@ -92,13 +99,16 @@ class Coordinator:
             run = Run(request, setting, self._groups, self._encoder, self._counted)
             try:
                 results, coverage = await run.answer()
+            except CatalogNotHeldError:
+                await asyncio.to_thread(self._views.poll)
+                continue
             except GenerationNotOpenError:
                 # A replica is behind, or ahead: first with the newest catalog, then a generation
                 # back.
                 not_open += 1
                 await asyncio.to_thread(self._views.poll)
                 continue
-            if self._still_readable(results, record.number, principal):
+            if await self._still_readable(results, record.number, principal):
                 return Ranking(results, coverage)
             logger.info("winners fell away", extra={"attempt": attempt})
         raise OverloadedError("the knowledge changed while the search ran")
@@ -138,10 +148,10 @@ class Coordinator:
             self._fingerprint = await asyncio.to_thread(lambda: self._encoder.fingerprint)
         return self._fingerprint
 
-    def _still_readable(
+    async def _still_readable(
         self, results: Sequence[SearchResult], generation: int, principal: Principal
     ) -> bool:
-        catalog = self._views.newest
+        catalog = await self._views.fresh()  # what was withdrawn while the query ran counts
         readable = self._access.bases(catalog, principal)
         return all(
             result.base in readable

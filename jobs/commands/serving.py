@@ -116,9 +116,12 @@ async def _serve_stdio(config: Config, principal: Principal) -> None:
     from serve.mcp_door import serve_stdio
 
     knowledge = open_local(config)
+    warming = asyncio.create_task(knowledge.ready())  # opens the encoder before it is asked for
     try:
         await serve_stdio(knowledge, principal)
     finally:
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
         await knowledge.close()
 
 
