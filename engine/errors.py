@@ -245,6 +245,15 @@ class GenerationNotOpenError(EngineError):
         return f"generation {self.generation} is not open here"
 
 
+class CatalogNotHeldError(GenerationNotOpenError):
+    """A replica has the generation, but not the catalog version: it is behind, or ahead."""
+
+    code = "octavo_catalog_not_held"
+
+    def __str__(self) -> str:
+        return f"the catalog version for generation {self.generation} is not held here"
+
+
 class FrameError(OperatorError):
     """A message between processes is damaged, or of another version of Octavo."""
 

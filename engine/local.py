@@ -13,7 +13,7 @@ from engine.encoders.encoder import Encoder
 from engine.encoders.opening import open_encoder
 from engine.errors import EncoderError
 from engine.index.generation import GenerationLog
-from engine.index.jvm import start_jvm
+from engine.index.jvm import detach, start_jvm
 from engine.index.vector import VectorSettings
 from engine.search.answering import Knowledge
 from engine.search.client import GroupClient
@@ -100,9 +100,13 @@ def open_knowledge(
     coordinator = Coordinator(config, follower, groups, remembered, access)
     reader = Reader(follower.store.revisions, follower.views, access, coordinator.pinned)
 
+    def let_go() -> None:
+        follower.close()
+        detach()
+
     async def close() -> None:
         await coordinator.close()
-        await asyncio.to_thread(follower.close)
+        await asyncio.to_thread(let_go)
 
     follower.start()
     return Knowledge(follower.store.runtime, coordinator, reader, close)

@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from engine.errors import EngineError, GenerationNotOpenError, OverloadedError
+from engine.errors import (
+    CatalogNotHeldError,
+    EngineError,
+    GenerationNotOpenError,
+    OverloadedError,
+)
 from engine.ids import ShardId
 from engine.index.analysis import analyze
 from engine.index.generation import GenerationRecord
@@ -159,7 +164,7 @@ class ShardGroup:
     def _view(self, pin: Pin, readable: Readable) -> View:
         catalog = self._views.at(pin.catalog)
         if catalog is None:
-            raise GenerationNotOpenError(pin.generation)
+            raise CatalogNotHeldError(pin.generation)
         return View(pin.generation, catalog, readable)
 
     # ------------------------------------------------------------------------------ queries

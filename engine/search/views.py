@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,7 @@ class CatalogViews:
         self._clock = clock
         self._recent: BoundedCache[str, Catalog] = BoundedCache(_KEPT_VIEWS)
         self._newest: Catalog | None = None
+        self._confirmed_at = -math.inf
         self._lock = threading.Lock()
         self.wanted = threading.Event()
 
@@ -52,6 +54,8 @@ class CatalogViews:
             catalog = self._reader.poll()
             self._newest = catalog
             self._recent.put(catalog.version, catalog)
+            # Last: whoever takes the view for young must find this one, or a younger one.
+            self._confirmed_at = self._reader.confirmed_at
             return catalog
 
     @property
@@ -67,7 +71,7 @@ class CatalogViews:
 
     def confirmed(self) -> bool:
         """Say whether the newest view is young enough to answer from."""
-        age = self._clock() - self._reader.confirmed_at
+        age = self._clock() - self._confirmed_at
         return self._newest is not None and age <= self._max_staleness_s
 
     async def fresh(self) -> Catalog:

@@ -58,6 +58,7 @@ def test_a_message_is_one_line_without_a_full_stop(kind: type[EngineError]) -> N
 
 def test_only_transient_errors_are_retryable() -> None:
     assert {kind.__name__ for kind in CLASSES if kind.retryable} == {
+        "CatalogNotHeldError",
         "ContentionError",
         "GenerationNotOpenError",
         "OverloadedError",

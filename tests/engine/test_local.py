@@ -10,6 +10,7 @@ import pytest
 from engine.authorization import OPERATOR
 from engine.encoders.hashing import HashingEncoder
 from engine.errors import EncoderError, ResourceUnavailableError, StoreError
+from engine.index.jvm import jnius, start_jvm
 from engine.local import open_local
 from tests.engine.search.building import Library, small_config
 
@@ -79,6 +80,17 @@ async def test_closing_ends_every_thread(library: Library) -> None:
     await knowledge.close()
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert all(name.startswith("asyncio_") for name in left), left
+
+
+async def test_closing_leaves_no_thread_attached_to_the_jvm(library: Library) -> None:
+    start_jvm(512)
+    thread = jnius().autoclass("java.lang.Thread")
+    before = thread.activeCount()
+    knowledge = open_local(small_config(library.root))
+    await knowledge.answer({"query": "server"}, OPERATOR)
+    assert thread.activeCount() > before
+    await knowledge.close()
+    assert thread.activeCount() == before
 
 
 async def test_an_encoder_is_opened_only_for_a_search_that_needs_it(library: Library) -> None:

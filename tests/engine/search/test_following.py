@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -170,6 +171,27 @@ async def test_a_catalog_that_cannot_be_confirmed_is_not_answered_from(
         with pytest.raises(OverloadedError):
             await knowledge.answer({"knowledge_item_id": "item-2"}, OPERATOR)
         assert not await knowledge.ready()
+
+
+async def test_a_catalog_that_is_lost_while_a_query_runs_is_not_answered_from(
+    library: Library,
+) -> None:
+    class Losing(ShardGroup):
+        """A group that answers its last question when the catalog cannot be confirmed any more."""
+
+        async def hydrate(self, query: HydrateQuery, seconds: float) -> Hydrated:
+            self._views._clock = lambda: math.inf  # no poll will ever be young enough
+            return await super().hydrate(query, seconds)
+
+    catalog = {"max_staleness_s": 1.0}
+    async with opened(library, small_config(library.root, catalog=catalog)) as (
+        knowledge,
+        follower,
+    ):
+        assert follower.group is not None
+        follower.group.__class__ = Losing
+        with pytest.raises(OverloadedError, match="confirmed"):
+            await found(knowledge)
 
 
 # -------------------------------------------------------------------------------- publishing

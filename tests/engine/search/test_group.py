@@ -13,7 +13,7 @@ import pytest
 
 from engine.authorization import OPERATOR, Principal
 from engine.config import Config
-from engine.errors import GenerationNotOpenError, OverloadedError
+from engine.errors import CatalogNotHeldError, GenerationNotOpenError, OverloadedError
 from engine.local import open_follower, open_knowledge, open_local
 from engine.search.answering import Knowledge
 from engine.search.client import FrameGroupClient, GroupClient, Transport
@@ -214,6 +214,33 @@ async def test_a_replica_without_the_pinned_state_makes_the_query_run_again(
         answer = await knowledge.answer({"query": "server"}, OPERATOR)
     assert not refusals
     assert "coverage" not in answer
+
+
+async def test_a_replica_that_is_at_another_catalog_makes_no_query_go_a_generation_back(
+    tmp_path: Path,
+) -> None:
+    library = Library(tmp_path / "store")
+    library.add_base("kb")
+    for revision in ("r1", "r2"):
+        library.add("kb", [("item", "Server", f"server text {revision}")], revision=revision)
+        library.reindex()
+    refusals = [CatalogNotHeldError(2)] * 3
+
+    def wrap(number: int, transport: Transport) -> Transport:
+        async def carry(frame: bytes, seconds: float) -> bytes:
+            if refusals and b'"search?"' in frame:
+                return pack_error(refusals.pop())
+            return await transport(frame, seconds)
+
+        return carry
+
+    config = small_config(library.root)
+    follower = open_follower(config)
+    async with _knowledge(config, [follower], library.encoder, wrap) as knowledge:
+        answer = await knowledge.answer({"query": "server"}, OPERATOR)
+    follower.close()
+    assert not refusals
+    assert [result["knowledge_revision_id"] for result in answer["results"]] == ["r2"]
 
 
 async def test_a_replica_that_is_behind_polls_the_catalog_once(

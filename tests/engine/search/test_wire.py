@@ -169,6 +169,7 @@ def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
     [
         OverloadedError("busy", 2.5),
         GenerationNotOpenError(7),
+        errors.CatalogNotHeldError(7),
         errors.SegmentRefusedError("seg-1", "it is cut short"),
         errors.StaleVersionError("item a", 1, 2),
         errors.ResourceUnavailableError(),
