@@ -24,6 +24,7 @@ from engine.index.lucene import lucene
 from engine.index.manifest import MANIFEST, Manifest, dump_manifest, file_facts
 from engine.index.segment import ENTRIES, INDEXED, PASSAGES, strings
 from engine.index.vector import VectorSettings, build_index, check_vectors
+from engine.store.storage import make_folder
 
 _UNFINISHED = ".building-"
 _BATCH = 65_536
@@ -124,7 +125,7 @@ def build_segment(
     if directory.exists():
         raise ConflictError(f"segment {directory.name} exists")
     with _disk_failures():
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(directory.parent)
         clean_unfinished(directory.parent, directory.name)
         prefix = f".{directory.name}{_UNFINISHED}"
         work = Path(tempfile.mkdtemp(prefix=prefix, dir=directory.parent))

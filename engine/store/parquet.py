@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import StoreError
 from engine.store.columns import Int64s, numbers
-from engine.store.storage import fsync_file, fsync_folder, write_fault
+from engine.store.storage import fsync_file, fsync_folder, make_folder, write_fault
 
 ROW_GROUP_BYTES = 1 << 20
 """Text bytes after which a row group ends: about what one addressed read decodes."""
@@ -68,7 +68,7 @@ def write_parquet(path: Path, rows: pa.Table, text: str | None, coded: Sequence[
         sizes = numbers(pc.binary_length(rows[text]).cast(pa.int64()))
     starts = row_group_starts(sizes)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with pq.ParquetWriter(
             path,
             rows.schema,

@@ -167,7 +167,7 @@ class LocalStorage:
         target = self.local_path(key)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             with _removed_on_failure(temporary), temporary.open("xb") as stream:
                 stream.write(data)
                 stream.flush()
@@ -200,6 +200,15 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
     except OSError:
         path.unlink(missing_ok=True)
         raise
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, so that its name survives a power cut."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    fsync_folder(folder.parent)
 
 
 def fsync_folder(folder: Path) -> None:

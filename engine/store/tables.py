@@ -142,6 +142,7 @@ class Table:
         except (DeltaError, OSError) as error:
             if not DeltaTable.is_deltatable(self._uri, options):
                 raise write_fault(error, f"table {self.spec.name}") from error
+        self._make_durable(0)
 
     def snapshot(self) -> Snapshot:
         """Load the newest version, for one decision and one commit.
@@ -300,6 +301,9 @@ class Table:
         try:
             fsync_file(folder / f"{version:020d}.json")
             fsync_folder(folder)
+            if not version:  # Delta Lake has made the folders too
+                for above in folder.parents[:3]:
+                    fsync_folder(above)
         except OSError as error:
             raise CommitUnknownError(
                 f"a commit to {self.spec.name} was made but may not survive a power cut: {error}"

@@ -249,9 +249,14 @@ async def test_a_replica_that_is_behind_polls_the_catalog_once(
     """The groups' views are older than the ingress's: the query names a version they must fetch."""
     config = small_config(library.root)
     async with _knowledge(config, followers, library.encoder) as knowledge:
+        views = knowledge._coordinator._views
+        groups = [follower.views for follower in followers]
         library.add("kb", [("newer", "Newer", "a newer text")], publish=False)
-        before = await knowledge.answer({"query": "server"}, OPERATOR)
-        assert "coverage" not in before
+        version = views.poll().version
+        assert version not in {group.newest.version for group in groups}
+        answer = await knowledge.answer({"query": "server"}, OPERATOR)
+        assert "coverage" not in answer
+        assert {group.newest.version for group in groups} == {version}
 
 
 async def test_a_damaged_frame_is_answered_by_an_error_frame(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
 from engine.errors import NotFoundError, StorageFullError, StoreError
+from engine.store.opening import create_store
 from engine.store.runtime import RUNTIME_KEY, RuntimeSwitch
 from engine.store.storage import LocalStorage, write_fault
+from tests.engine.store.samples import KB, add_one, new
 
 
 def test_a_file_reads_back_as_it_was_put_and_a_second_put_replaces_it(tmp_path: Path) -> None:
@@ -19,6 +22,44 @@ def test_a_file_reads_back_as_it_was_put_and_a_second_put_replaces_it(tmp_path: 
     storage.put_bytes_atomic("a/b.json", b"two")
     assert storage.read_bytes("a/b.json") == b"two"
     assert storage.list("a") == ("b.json",)
+
+
+def _fsynced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Return a set that grows by each file and folder that is fsynced, for real, from now on."""
+    seen: set[Path] = set()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        seen.add(Path(f"/proc/self/fd/{descriptor}").resolve())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return seen
+
+
+def test_a_new_folder_survives_a_power_cut_as_its_files_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _fsynced(monkeypatch)
+    LocalStorage(tmp_path).put_bytes_atomic("a/b/c.json", b"one")
+    assert seen >= {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
+
+
+def test_a_store_s_tables_and_buckets_survive_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _fsynced(monkeypatch)
+    root = tmp_path / "root"
+    store = create_store(root)
+    for name in ("bases", "items", "publications", "revisions"):
+        log = root / "store" / name / "_delta_log"
+        assert seen >= {log / f"{0:020d}.json", *(log, *log.parents[:3])}
+    seen.clear()
+    store.writer.create_base(KB, "Knowledge", "alice", None, "public")
+    add_one(store, new())
+    buckets = {path.parent for path in (root / "store" / "revisions").rglob("*.parquet")}
+    assert buckets
+    assert seen >= {root / "store" / "revisions", *buckets}
 
 
 def test_a_failed_put_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
