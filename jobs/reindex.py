@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from engine.authorization import ANONYMOUS, readable_bases
 from engine.config import Config, dump_config
-from engine.errors import ConflictError, EncoderError
+from engine.errors import ConflictError, EncoderError, SegmentRefusedError
 from engine.ids import BaseId
 from engine.index.generation import GenerationLog, GenerationRecord
 from engine.index.segment_builder import SegmentRecord
@@ -31,7 +32,7 @@ from jobs.lock import locked
 from jobs.plan import Plan, make_plan
 from jobs.progress import Progress
 from jobs.sample import reference_sample
-from jobs.segments import stored_segments
+from jobs.segments import StoredSegment, stored_segments
 from jobs.shards import KEPT, ShardOrder, build_shards
 from jobs.staging import Block, BlockReport, Key, Stage, divide, ipc_bytes, keys_table
 from jobs.vectorstock import write_stock
@@ -101,7 +102,8 @@ def reindex(
         config: the configuration.
         console: where progress is shown.
         shards: how many shards; None: as before, or as configured.
-        rebuild: cut everything anew; vectors of unchanged passages are still copied.
+        rebuild: cut everything anew; vectors of unchanged passages are still copied, but those of
+            damaged segments.
         on_step: told of each durable step: `staged` (a block), `built` (a segment), `current`
             (what becomes current is written), `committed`.
 
@@ -109,6 +111,8 @@ def reindex(
         ConflictError: another reindex is running, or committed meanwhile. Run it again.
         ConfigurationError: passages are configured otherwise than they were cut.
         EncoderError: the encoder is not the newest generation's.
+        SegmentRefusedError: a segment of the newest generation is damaged, and `rebuild` was not
+            asked for.
         StorageFullError: no space is left; run it again when there is some.
         StoreError: there is no store.
     """
@@ -139,7 +143,8 @@ class _Job:
         log = GenerationLog(self.storage)
         previous = log.newest()
         catalog = self.store.catalog.poll()
-        indexed = self._indexed(() if previous is None else previous.segments)
+        # a rebuild reads the store alone, so that it is the way out of a damaged generation
+        indexed = set() if previous is None or rebuild else self._indexed(previous.segments)
         plan = make_plan(self.config, catalog, previous, indexed, shards=shards, rebuild=rebuild)
         stage = Stage(self.storage, plan.key)
         if plan.kind == "nothing":
@@ -153,19 +158,39 @@ class _Job:
 
     def _indexed(self, records: Sequence[SegmentRecord]) -> set[Key]:
         segments = stored_segments(self.storage, records)
-        return {key for segment in segments for key in segment.revisions()}
+        try:
+            return {key for segment in segments for key in segment.revisions()}
+        except SegmentRefusedError as error:
+            raise _with_way_out(error) from None
+
+    def _sources(self, plan: Plan) -> list[StoredSegment]:
+        """Open and check what may be copied from; a rebuild does without what is damaged."""
+        found = []
+        for record in () if plan.previous is None else plan.previous.segments:
+            try:
+                segment = StoredSegment(self.storage, record)
+                segment.check()
+            except SegmentRefusedError as error:
+                if plan.kind != "rebuild":
+                    raise _with_way_out(error) from None
+                note = escape(f"{error}; its passages are encoded anew")
+                self.console.print(note, highlight=False, soft_wrap=True)
+                continue
+            found.append(segment)
+        return found
 
     def _build(self, plan: Plan, stage: Stage) -> list[SegmentRecord]:
         """Run both stages, as far as they are needed and not done; return the new segments."""
         if not plan.touched:
             return []
         blocks = self._blocks(plan)
+        sources = self._sources(plan)
         done = stage.done(blocks)
         for report in done.values():
             self._count(plan, report, resumed=True)
         with joined(self.config.jobs) as own:
             missing = [block for block in blocks if block.name not in done]
-            self._encode(plan, stage, missing, own=own)
+            self._encode(plan, stage, missing, sources, own=own)
             order = self._shard_order(plan, stage, blocks)
             segments = []
             with Progress(self.console, "building shards", len(plan.touched)) as progress:
@@ -178,7 +203,15 @@ class _Job:
     def _blocks(self, plan: Plan) -> tuple[Block, ...]:
         return divide(plan.key, plan.added, plan.block_rows(self.config))
 
-    def _encode(self, plan: Plan, stage: Stage, blocks: Sequence[Block], *, own: bool) -> None:
+    def _encode(
+        self,
+        plan: Plan,
+        stage: Stage,
+        blocks: Sequence[Block],
+        sources: Sequence[StoredSegment],
+        *,
+        own: bool,
+    ) -> None:
         if not blocks:
             return
         previous = plan.previous
@@ -187,7 +220,7 @@ class _Job:
             config=dump_config(self.config),
             job=plan.key,
             fingerprint="" if anew or previous is None else previous.encoder,
-            stock=self._stock(previous, stage),
+            stock=_stock(sources, stage),
             stock_fingerprint="" if previous is None else previous.encoder,
         )
         total = sum(len(block.keys) for block in blocks)
@@ -196,13 +229,6 @@ class _Job:
                 self._count(plan, report, resumed=False)
                 self.on_step("staged")
                 progress.advance(report.revisions)
-
-    def _stock(self, previous: GenerationRecord | None, stage: Stage) -> tuple[str, ...]:
-        if previous is None or not previous.segments:
-            return ()
-        segments = list(stored_segments(self.storage, previous.segments))
-        write_stock(stage.folder, [segment.hashes() for segment in segments])
-        return tuple(str(segment.vectors_path) for segment in segments)
 
     def _count(self, plan: Plan, report: BlockReport, *, resumed: bool) -> None:
         known = self.staged.fingerprint
@@ -292,6 +318,19 @@ class _Job:
             segments=segments,
             total_passages=total,
         )
+
+
+def _with_way_out(error: SegmentRefusedError) -> SegmentRefusedError:
+    """Say with the refusal of a segment what makes another one."""
+    hint = "`octavo reindex --rebuild` makes all anew from the stored texts"
+    return SegmentRefusedError(error.segment, f"{error.reason}; {hint}")
+
+
+def _stock(sources: Sequence[StoredSegment], stage: Stage) -> tuple[str, ...]:
+    """Index the vectors of some segments in the stage; return where they lie."""
+    if sources:
+        write_stock(stage.folder, [segment.hashes() for segment in sources])
+    return tuple(str(segment.vectors_path) for segment in sources)
 
 
 def _public(catalog: Catalog) -> frozenset[BaseId]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from engine.errors import SegmentRefusedError
 from engine.ids import ItemId, RevisionId
-from engine.index.manifest import Manifest, read_manifest
+from engine.index.manifest import Manifest, file_facts, read_manifest
 from engine.index.segment import ENTRIES, INDEXED, PASSAGES
 from engine.index.segment_builder import SegmentRecord
 from engine.store.storage import Storage
@@ -45,17 +45,39 @@ class Rows:
 
 
 class StoredSegment:
-    """The copyable part of a segment, memory-mapped."""
+    """The copyable part of a segment, memory-mapped.
+
+    What is copied gets a new hash, so damage must be found before: `check`.
+    """
 
     def __init__(self, storage: Storage, record: SegmentRecord) -> None:
-        """Open it.
+        """Open it; of its files the entries are checked against their hash.
 
         Raises:
             SegmentRefusedError: it is missing, damaged, or not the one that was committed.
         """
         self._folder = segment_path(storage, record.name)
         self.manifest: Manifest = read_manifest(self._folder, record.manifest_sha256)
+        self._check("entries.arrow")
         self.entries = self._table("entries.arrow", ENTRIES)
+
+    def check(self) -> None:
+        """Check passages and vectors against their hashes; reads both files whole.
+
+        Raises:
+            SegmentRefusedError: one of them is missing or has changed.
+        """
+        self._check("passages.arrow")
+        self._check("vectors.npy")
+
+    def _check(self, file: str) -> None:
+        name, told = self._folder.name, self.manifest.files.get(file)
+        try:
+            found = file_facts(self._folder / file)
+        except OSError:
+            raise SegmentRefusedError(name, f"{file} cannot be read") from None
+        if found != told:
+            raise SegmentRefusedError(name, f"{file} has changed since it was written")
 
     def _table(self, file: str, schema: pa.Schema) -> pa.Table:
         try:

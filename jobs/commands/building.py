@@ -47,6 +47,7 @@ def reindex(
 
     Only what the newest generation lacks is encoded. Run again after a crash, it goes on where it
     stopped. With nothing to do it builds nothing. Another number of shards copies every vector.
+    A damaged generation is replaced with --rebuild.
     """
     from jobs.reindex import reindex as run
 

@@ -144,3 +144,40 @@ def test_a_revision_published_again_becomes_current_without_being_built(
     assert (back["built"], back["segments"], back["encoded"]) == (True, 0, 0)
     assert base.json("publish", name, "--wait")["current"] is True
     assert base.json("read", name)["title"] == item["title"]
+
+
+def _damage(path: Path) -> None:
+    """Turn a bit in the middle of a file, which keeps its size."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("file", ["entries.arrow", "passages.arrow", "vectors.npy"])
+def test_damage_is_never_copied_and_a_rebuild_replaces_it(
+    base: Shell, tmp_path: Path, file: str
+) -> None:
+    texts = tmp_path / "texts"
+    write_texts(texts, range(4))
+    base.json("ingest", str(texts), "--base", "kb", "--publish", "--language", "en")
+    first = base.json("reindex", "--shards", "2")
+    vectors = _vectors(base)
+    name = min(path.name for path in (base.root / "segments").iterdir())
+    _damage(base.root / "segments" / name / file)
+
+    # neither another layout nor an addition takes rows of it
+    write_texts(texts, range(4, 5))
+    base.json("ingest", str(texts), "--base", "kb", "--publish", "--language", "en")
+    for words in (("reindex", "--shards", "3"), ("reindex",)):
+        refused = base.type(*words)
+        assert (refused.code, "octavo_segment_refused" in refused.err) == (1, True), refused.err
+        assert name in refused.err
+        assert "--rebuild" in refused.err
+    assert base.json("status")["generation"]["generation"] == 1
+
+    # a rebuild encodes what the damaged segment held, and copies the rest
+    rebuilt = base.json("reindex", "--rebuild")
+    assert (rebuilt["generation"], rebuilt["revisions"]) == (2, 5)
+    assert 0 < rebuilt["copied"] < first["passages"]
+    assert _vectors(base).items() >= vectors.items()
+    assert base.json("verify")["generation"] == 2
