@@ -80,7 +80,8 @@ class Coordinator:
             OverloadedError: no shard answered in time, the catalog is not confirmed, or it
                 changed under every try.
         """
-        if request.mode != "lexical":
+        if request.mode != "lexical" and self._fingerprint is None:
+            self._readable(await self._views.fresh(), request.base, principal)
             await self._space()  # the first query may have to open a model: not on its deadline
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.search.deadline_s

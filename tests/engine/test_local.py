@@ -113,3 +113,11 @@ async def test_reading_alone_opens_no_segment_and_gives_the_same_window(library:
         assert await texts.answer(question, OPERATOR) == await everything.answer(question, OPERATOR)
     await everything.close()
     await texts.close()
+
+
+async def test_a_base_that_is_not_there_is_said_before_a_broken_encoder(library: Library) -> None:
+    config = small_config(library.root, encoder={"model": "hashing", "dimension": 96})
+    knowledge = open_local(config)
+    with pytest.raises(ResourceUnavailableError):
+        await knowledge.answer({"query": "server", "knowledge_base_id": "none"}, OPERATOR)
+    await knowledge.close()
