@@ -50,10 +50,8 @@ def unwrapped() -> Iterator[None]:
     """
     try:
         yield
-    except EngineError:
-        raise
     except Exception as error:  # raised again, under its own name if it has one
         named = engine_error_in(error)
-        if named is None:
+        if named is None or named is error:
             raise
         raise named from None

@@ -179,8 +179,6 @@ def _run(given: Globals, as_json: bool, body: Callable[[Call], None]) -> None:
     call = Call(config, as_json, given.debug, Console(), err)
     try:
         body(call)
-    except EngineError as error:
-        raise _failure(error, as_json) from None
     except KeyboardInterrupt:
         call.note("octavo: interrupted")
         raise typer.Exit(INTERRUPTED) from None

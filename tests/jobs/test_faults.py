@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,27 @@ def test_what_was_not_deliberate_passes_unchanged() -> None:
     assert engine_error_in(ValueError("x")) is None
     with pytest.raises(ValueError, match="x"), unwrapped():
         raise ValueError("x")
-    with pytest.raises(EncoderError, match=r"^broken$"), unwrapped():
-        raise _WrappingError(EncoderError("broken"))
+    for wrapping in (_WrappingError, _DoubleError):
+        with pytest.raises(EncoderError, match=r"^broken$"), unwrapped():
+            raise wrapping(EncoderError("broken"))
+
+
+def _fill(batch: dict[str, Any]) -> dict[str, Any]:
+    try:
+        raise OSError(errno.ENOSPC, "full")
+    except OSError as error:
+        raise StorageFullError("no space left: free some") from error
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
+def test_what_a_task_of_ray_data_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray.data
+
+    monkeypatch.setattr(ray.data.DataContext.get_current(), "raise_original_map_exception", True)
+    filling: Any = _fill  # the stubs want arrays
+    with pytest.raises(StorageFullError, match=r"^no space left: free some$"), unwrapped():
+        ray.data.range(2).map_batches(filling).materialize()
 
 
 def _hold(path: Path, pipe: Connection) -> None:
