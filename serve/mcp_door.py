@@ -139,11 +139,17 @@ async def serve_stdio(answers: Answers, principal: Principal) -> None:
 
 
 @asynccontextmanager
-async def _upstream(url: str, token: str | None) -> AsyncIterator[Client]:
+async def _upstream(url: str, token: str | None, statuses: list[int]) -> AsyncIterator[Client]:
+    """Connect; the status of the last response lies in `statuses`: the client's errors hide it."""
+
+    async def remember(response: httpx2.Response) -> None:
+        statuses[:] = [response.status_code]
+
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     timeout = httpx2.Timeout(_CALL_S, connect=_CONNECT_S)
+    hooks = {"response": [remember]}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
@@ -159,12 +165,21 @@ async def serve_bridge(url: str, token: str | None = None) -> None:
     Raises:
         OperatorError: the server cannot be reached, or refuses the token.
     """
+    last: list[int] = []
     try:
-        async with _upstream(url, token) as client:
+        async with _upstream(url, token, last) as client:
             await _relay(client)
     except* (httpx2.HTTPError, MCPError) as group:
-        reason = _first(group)
+        refused = bool(last) and last[0] >= 400
+        reason = _refusal(last[0], token) if refused else _first(group)
         raise OperatorError(f"{url}: {reason}") from None
+
+
+def _refusal(status: int, token: str | None) -> str:
+    if status == 401:
+        wanted = "another one" if token else "one"
+        return f"the server wants a valid token (401): put {wanted} into OCTAVO_TOKEN"
+    return f"the server answered with status {status}: is this the address of its MCP endpoint?"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> str:

@@ -99,6 +99,13 @@ async def test_a_refused_token_is_one_line(library: Library, tmp_path: Path) -> 
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens: []", "utf-8")
     async with _listening(library, StaticTokens(path)) as url:
-        with pytest.raises(OperatorError, match=r"^http://127\.0\.0\.1:\d+/mcp: .+") as caught:
-            await serve_bridge(url, "wrong")
-    assert "\n" not in str(caught.value)
+        for token in ("wrong", None):
+            with pytest.raises(OperatorError, match=r"/mcp: .*\(401\).*OCTAVO_TOKEN") as caught:
+                await serve_bridge(url, token)
+            assert "\n" not in str(caught.value)
+
+
+async def test_an_address_that_is_no_endpoint_is_named(library: Library) -> None:
+    async with _listening(library, None) as url:
+        with pytest.raises(OperatorError, match=r"/mcp/x: .*status 404"):
+            await serve_bridge(f"{url}/x")
