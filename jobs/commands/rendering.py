@@ -124,5 +124,14 @@ def show_fields(console: Console, fields: Mapping[str, object]) -> None:
     width = max((len(name) for name in fields), default=0)
     for name, value in fields.items():
         line = Text(f"{name.replace('_', ' '):<{width}}  ", style="dim")
-        line.append_text(plain("-" if value is None else value))
+        line.append_text(plain(_shown_value(value)))
         console.print(line, soft_wrap=True)
+
+
+def _shown_value(value: object) -> object:
+    """Return a value in words: no Python, and a dash for what is empty."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        value = "; ".join(f"{name}: {count}" for name, count in value.items())
+    return "-" if value is None or value == "" else value

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jobs.commands.rendering import harmless, plain, show_search, show_table, show_window
+from jobs.commands.rendering import (
+    harmless,
+    plain,
+    show_fields,
+    show_search,
+    show_table,
+    show_window,
+)
 
 
 def _shown(show: object, *arguments: object) -> str:
@@ -86,3 +93,25 @@ def test_a_window_says_how_to_read_on() -> None:
         "knowledge_revision_id": "r",
     }
     assert "--offset 3" in _shown(show_window, answer)
+
+
+def test_fields_are_shown_in_words() -> None:
+    fields = {
+        "built": True,
+        "current": False,
+        "team": None,
+        "reason": "",
+        "reasons": {},
+        "refused": {"content is empty": 3, "line is not JSON": 1},
+        "encoded": 0,
+    }
+    shown = _shown(show_fields, fields)
+    assert [" ".join(line.split()) for line in shown.splitlines()] == [
+        "built yes",
+        "current no",
+        "team -",
+        "reason -",
+        "reasons -",
+        "refused content is empty: 3; line is not JSON: 1",
+        "encoded 0",
+    ]
