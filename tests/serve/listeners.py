@@ -13,8 +13,12 @@ _LOOPBACK = frozenset({"0100007F", "0" * 24 + "01000000", "0000000000000000FFFF0
 
 
 def _sockets(process: Process) -> set[str]:
+    try:
+        links = list(Path(f"/proc/{process.pid}/fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):  # it has ended: it listens nowhere
+        return set()
     found = set()
-    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+    for link in links:
         try:
             match = re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))
         except OSError:
