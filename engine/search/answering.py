@@ -10,7 +10,8 @@ from typing import Any
 from engine.authorization import Principal, require_read
 from engine.contract import SearchRequest, parse_request, render_search, render_window
 from engine.errors import RuntimeDisabledError
-from engine.search.coordinator import Coordinator, Ranking
+from engine.search.coordinator import Coordinator
+from engine.search.ranking import Ranking
 from engine.search.read import Reader
 from engine.store.runtime import RuntimeSwitch
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from engine.authorization import Principal
 from engine.config import Config
-from engine.contract import Coverage, SearchRequest, SearchResult
+from engine.contract import SearchRequest, SearchResult
 from engine.errors import (
     CatalogNotHeldError,
     GenerationNotOpenError,
@@ -23,6 +22,7 @@ from engine.search.client import GroupClient
 from engine.search.encoding import QueryEncoder
 from engine.search.following import Follower
 from engine.search.pinning import Pins
+from engine.search.ranking import Ranking
 from engine.search.request import Pin, Readable
 from engine.search.run import Counted, CountedKey, Run, Setting, terms_counted
 from engine.search.views import Access, CatalogViews
@@ -32,14 +32,6 @@ logger = logging.getLogger(__name__)
 
 _TRIES = 4
 _KEPT_TERMS = 262_144
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Results best first, and how many shards answered when not all did."""
-
-    results: tuple[SearchResult, ...]
-    coverage: Coverage | None = None
 
 
 class Coordinator:
@@ -99,7 +91,7 @@ class Coordinator:
             setting = self._setting(record, catalog, readable, deadline)
             run = Run(request, setting, self._groups, self._encoder, self._counted)
             try:
-                results, coverage = await run.answer()
+                ranking = await run.answer()
             except CatalogNotHeldError:
                 await asyncio.to_thread(self._views.poll)
                 continue
@@ -109,8 +101,8 @@ class Coordinator:
                 not_open += 1
                 await asyncio.to_thread(self._views.poll)
                 continue
-            if await self._still_readable(results, record.number, principal):
-                return Ranking(results, coverage)
+            if await self._still_readable(ranking.results, record.number, principal):
+                return ranking
             logger.info("winners fell away", extra={"attempt": attempt})
         raise OverloadedError("the knowledge changed while the search ran")
 

@@ -173,6 +173,7 @@ class Candidates:
         item_ids: the items, distinct.
         field_names: the language fields.
         frontier: what was left out.
+        certified: whether the frontier is proved; False after an approximate vector search.
     """
 
     shard: ShardId
@@ -186,6 +187,7 @@ class Candidates:
     item_ids: tuple[ItemId, ...]
     field_names: tuple[str, ...]
     frontier: Frontier
+    certified: bool = True
 
 
 @dataclass(frozen=True, slots=True)

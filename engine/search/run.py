@@ -5,34 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.config import SearchConfig
 from engine.contract import Coverage, Scores, SearchRequest, SearchResult
-from engine.errors import EngineError, GenerationNotOpenError, OverloadedError
+from engine.errors import OverloadedError
 from engine.ids import ShardId
 from engine.index.statistics import upper_bound
 from engine.index.vector import exact_cosines
 from engine.search.cache import BoundedCache
 from engine.search.client import GroupClient
 from engine.search.encoding import QueryEncoder
+from engine.search.fanout import COUNT_SHARE, REFINE_SHARE, SEARCH_SHARE, FanOut
 from engine.search.pool import FieldBound, Place, Pool, gather, positions_of
+from engine.search.ranking import Effort, Ranking
 from engine.search.request import (
     Candidates,
     Depth,
     FieldTerms,
     Float32,
-    Found,
-    Hydrated,
     HydrateQuery,
     Passage,
     Pin,
-    Positions,
     Readable,
-    Refined,
     RefineQuery,
     SearchQuery,
     Statistics,
@@ -43,12 +44,6 @@ from engine.search.threshold import Goal, Placed, Rows, Step, decide
 from engine.store.catalog import Catalog
 
 logger = logging.getLogger(__name__)
-
-COUNT_SHARE, SEARCH_SHARE, REFINE_SHARE = 0.4, 0.8, 0.9
-"""Shares of the deadline by which each stage ends, so that a silent group leaves time for the rest.
-
-After `SEARCH_SHARE` shards are no longer asked deeper; the texts have until the end.
-"""
 
 Counted = Mapping[str, FieldTerms]
 CountedKey = tuple[Pin, Readable, str]
@@ -135,84 +130,25 @@ class Run:
         """
         self._request = request
         self._setting = setting
-        self._groups = groups
+        self._groups = FanOut(groups, setting.shards, setting.search, setting.deadline)
         self._encoder = encoder
         self._counted = counted
-        self._failed: set[int] = set()
         self._given_up: set[ShardId] = set()
+        self._depths: dict[ShardId, Depth] = {}
         self._found: dict[ShardId, Candidates] = {}
         self._exact: dict[Place, float] = {}
         self._fields: Counted = {}
         self._vector: Float32 | None = None
         self._rounds = 0
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    # -------------------------------------------------------------------------------- groups
-
-    def _group_of(self, shard: ShardId) -> int:
-        return shard % len(self._groups)
-
-    def _shards_of(self, group: int) -> list[ShardId]:
-        return [ShardId(s) for s in range(group, self._setting.shards, len(self._groups))]
-
-    def _alive(self) -> list[int]:
-        held = [n for n in range(len(self._groups)) if self._shards_of(n)]
-        return [number for number in held if number not in self._failed]
-
-    def _seconds(self, share: float = 1.0) -> float:
-        """Return what is left of a share of the deadline."""
-        later = (1.0 - share) * self._setting.search.deadline_s
-        return self._setting.deadline - later - asyncio.get_running_loop().time()
-
-    async def _ask[T](
-        self,
-        wanted: Sequence[int],
-        ask: Callable[[int, float], Awaitable[T]],
-        share: float = 1.0,
-    ) -> list[T]:
-        """Ask groups at once; one that fails or is late is left out of the whole query.
-
-        Args:
-            wanted: which groups.
-            ask: asks one group, within so many seconds.
-            share: of the deadline, by which they must have answered.
-
-        Raises:
-            GenerationNotOpenError: a group does not hold the pinned state.
-            OverloadedError: a group is left out and partial answers are not allowed, or none is
-                left.
-        """
-        answers = await asyncio.gather(*(self._answer_of(number, ask, share) for number in wanted))
-        if self._failed and not self._setting.search.allow_partial:
-            raise OverloadedError("a shard group did not answer in time")
-        if not self._alive():
-            raise OverloadedError("no shard answered in time")
-        return [answer for answer in answers if answer is not None]
-
-    async def _answer_of[T](
-        self, number: int, ask: Callable[[int, float], Awaitable[T]], share: float
-    ) -> T | None:
-        seconds = self._seconds(share)
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
         try:
-            async with asyncio.timeout(seconds):
-                return await ask(number, seconds)
-        except GenerationNotOpenError:
-            raise
-        except (EngineError, TimeoutError) as error:
-            extra = {"group": self._groups[number].name, "error": type(error).__name__}
-            logger.warning("group left out", extra=extra)
-            self._drop(number)
-            return None
-
-    def _drop(self, number: int) -> None:
-        self._failed.add(number)
-        for shard in self._shards_of(number):
-            self._found.pop(shard, None)
-
-    def _by_group(self, shards: Mapping[ShardId, Positions]) -> dict[int, dict[ShardId, Positions]]:
-        split: dict[int, dict[ShardId, Positions]] = {}
-        for shard, positions in shards.items():
-            split.setdefault(self._group_of(shard), {})[shard] = positions
-        return split
+            yield
+        finally:
+            self._seconds[stage] += time.perf_counter() - started
 
     # --------------------------------------------------------------------------------- sides
 
@@ -223,18 +159,18 @@ class Run:
         known = self._counted.get(key)
         if known is None:
             query = StatisticsQuery(setting.pin, setting.readable, text)
-            parts = await self._ask(
-                self._alive(),
-                lambda n, seconds: self._groups[n].statistics(query, seconds),
+            parts = await self._groups.ask(
+                self._groups.alive(),
+                lambda group, _, seconds: group.statistics(query, seconds),
                 COUNT_SHARE,
             )
             known = add_statistics(parts)
-            if not self._failed:
+            if not self._groups.failures:
                 self._counted.put(key, known)
         self._fields = known
 
     async def _encode(self) -> None:
-        seconds = self._seconds()
+        seconds = self._groups.seconds()
         try:
             async with asyncio.timeout(seconds):
                 self._vector = await self._encoder.encode(self._request.query, seconds)
@@ -242,11 +178,15 @@ class Run:
             raise OverloadedError("the query could not be encoded in time") from None
 
     async def _prepare(self) -> None:
+        async def timed(stage: str, work: Awaitable[None]) -> None:
+            with self._timed(stage):
+                await work
+
         work = []
         if self._request.mode != "semantic":
-            work.append(self._count())
+            work.append(timed("count", self._count()))
         if self._request.mode != "lexical":
-            work.append(self._encode())
+            work.append(timed("encode", self._encode()))
         await asyncio.gather(*work)
 
     # ------------------------------------------------------------------------------- ranking
@@ -269,8 +209,9 @@ class Run:
         return Depth(depth, depth)
 
     async def _search(self, depths: Mapping[ShardId, Depth]) -> None:
-        setting = self._setting
+        setting, groups = self._setting, self._groups
         self._rounds += 1
+        self._depths |= depths
         held = {name: t for name, t in self._fields.items() if any(t.document_frequencies)}
 
         def question(number: int) -> SearchQuery:
@@ -282,29 +223,28 @@ class Run:
                 vector=self._vector,
                 k1=setting.similarity[0],
                 b=setting.similarity[1],
-                depths={s: d for s, d in depths.items() if self._group_of(s) == number},
+                depths={s: d for s, d in depths.items() if groups.group_of(s) == number},
             )
 
-        wanted = sorted({self._group_of(shard) for shard in depths} & set(self._alive()))
-        answers: list[Found] = await self._ask(
-            wanted, lambda n, seconds: self._groups[n].search(question(n), seconds), SEARCH_SHARE
+        wanted = sorted({groups.group_of(shard) for shard in depths} & set(groups.alive()))
+        answers = await groups.ask(
+            wanted,
+            lambda group, number, seconds: group.search(question(number), seconds),
+            SEARCH_SHARE,
         )
-        for answer in answers:
-            for found in answer.shards:
-                if self._group_of(found.shard) not in self._failed:
-                    self._found[found.shard] = found
+        self._found |= {found.shard: found for answer in answers for found in answer.shards}
 
     async def _refine(self, pool: Pool, rows: Rows) -> None:
         setting = self._setting
         asked = positions_of(pool, rows)
-        split = self._by_group({shard: where for shard, (where, _) in asked.items()})
+        split = self._groups.by_group({shard: where for shard, (where, _) in asked.items()})
 
         def question(number: int) -> RefineQuery:
             return RefineQuery(setting.pin, self._fields, *setting.similarity, split[number])
 
-        answers: list[Refined] = await self._ask(
+        answers = await self._groups.ask(
             sorted(split),
-            lambda n, seconds: self._groups[n].refine(question(n), seconds),
+            lambda group, number, seconds: group.refine(question(number), seconds),
             REFINE_SHARE,
         )
         places = pool.places()
@@ -314,6 +254,10 @@ class Run:
                     zip(places[asked[shard][1]].tolist(), scores.tolist(), strict=True)
                 )
 
+    def _candidates(self) -> list[Candidates]:
+        """Return what the shards found whose groups still answer."""
+        return [found for shard, found in self._found.items() if self._groups.answers(shard)]
+
     async def _rank(self) -> tuple[Pool, Step]:
         """Follow the certificate's steps until the ranking can no longer change."""
         bounds = {
@@ -321,20 +265,22 @@ class Run:
             for name, t in self._fields.items()
         }
         goal = self._goal()
-        depths = {shard: self._first_depth() for n in self._alive() for shard in self._shards_of(n)}
-        await self._search(depths)
+        with self._timed("search"):
+            await self._search(dict.fromkeys(self._groups.asked(), self._first_depth()))
         while True:
-            pool = gather(list(self._found.values()), bounds, self._exact)
+            pool = gather(self._candidates(), bounds, self._exact)
             step = decide(pool, goal, self._given_up)
             if step.final:
                 return pool, step
-            if step.deepen and self._seconds(SEARCH_SHARE) <= 0.0:
+            if step.deepen and self._groups.seconds(SEARCH_SHARE) <= 0.0:
                 self._given_up |= step.deepen
             elif step.deepen:
-                depths |= {shard: depths[shard].doubled() for shard in step.deepen}
-                await self._search({shard: depths[shard] for shard in step.deepen})
+                deeper = {shard: self._depths[shard].doubled() for shard in step.deepen}
+                with self._timed("search"):
+                    await self._search(deeper)
             if len(step.refine):
-                await self._refine(pool, step.refine)
+                with self._timed("refine"):
+                    await self._refine(pool, step.refine)
 
     # ------------------------------------------------------------------------------- answers
 
@@ -342,13 +288,13 @@ class Run:
         """Return what is shown, by row; rows of a group that fails now are missing."""
         rows = np.array([one.row for one in placed], np.int64)
         asked = positions_of(pool, rows)
-        split = self._by_group({shard: where for shard, (where, _) in asked.items()})
+        split = self._groups.by_group({shard: where for shard, (where, _) in asked.items()})
 
         def question(number: int) -> HydrateQuery:
             return HydrateQuery(self._setting.pin, self._request.query, split[number])
 
-        answers: list[Hydrated] = await self._ask(
-            sorted(split), lambda n, seconds: self._groups[n].hydrate(question(n), seconds)
+        answers = await self._groups.ask(
+            sorted(split), lambda group, number, seconds: group.hydrate(question(number), seconds)
         )
         shown: dict[int, Passage] = {}
         for answer in answers:
@@ -356,11 +302,8 @@ class Run:
                 shown.update(zip(asked[shard][1], passages, strict=True))
         return shown
 
-    async def answer(self) -> tuple[tuple[SearchResult, ...], Coverage | None]:
+    async def answer(self) -> Ranking:
         """Run the query.
-
-        Returns:
-            The results, best first, and the coverage when not every shard answered.
 
         Raises:
             GenerationNotOpenError: a group does not hold the pinned state.
@@ -370,13 +313,27 @@ class Run:
         await self._prepare()
         while True:
             pool, step = await self._rank()
-            failed = len(self._failed)
-            shown = await self._hydrate(pool, step.placed)
-            if len(self._failed) == failed:
+            failures = self._groups.failures
+            with self._timed("hydrate"):
+                shown = await self._hydrate(pool, step.placed)
+            if self._groups.failures == failures:
                 break
-        logger.debug("searched", extra={"rounds": self._rounds, "candidates": len(pool)})
-        results = tuple(self._result(pool, one, shown[one.row]) for one in step.placed)
-        return results, self._coverage()
+        coverage = self._coverage()
+        return Ranking(
+            results=tuple(self._result(pool, one, shown[one.row]) for one in step.placed),
+            coverage=coverage,
+            certified=coverage is None and all(found.certified for found in self._candidates()),
+            effort=self._effort(pool),
+        )
+
+    def _effort(self, pool: Pool) -> Effort:
+        return Effort(
+            rounds=self._rounds,
+            candidates=len(pool),
+            refined=len(self._exact),
+            depths=dict(sorted(self._depths.items())),
+            milliseconds={stage: 1e3 * spent for stage, spent in self._seconds.items()},
+        )
 
     def _result(self, pool: Pool, placed: Placed, passage: Passage) -> SearchResult:
         mode, row = self._request.mode, placed.row
@@ -409,12 +366,9 @@ class Run:
         return (state.published_at if state is not None else None) or ""
 
     def _coverage(self) -> Coverage | None:
-        unanswered = set(self._given_up)
-        for number in self._failed:
-            unanswered.update(self._shards_of(number))
-        if not unanswered:
+        answered = len(set(self._groups.asked()) - self._given_up)
+        if answered == self._setting.shards:
             return None
-        answered = self._setting.shards - len(unanswered)
         if not answered:
             raise OverloadedError("no shard answered in time")
         if not self._setting.search.allow_partial:

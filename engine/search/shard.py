@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class _Hits:
     ordinals: Int32
     scores: Float64
     frontier: float | None
+    certified: bool = True
 
     def cut(self, depth: int) -> _Hits:
         """Keep the best `depth`; what falls away moves the frontier."""
@@ -46,10 +47,18 @@ class _Hits:
         order = np.lexsort((self.ordinals, self.segments, -self.scores))
         kept, dropped = order[:depth], float(self.scores[order[depth]])
         frontier = dropped if self.frontier is None else max(dropped, self.frontier)
-        return _Hits(self.segments[kept], self.ordinals[kept], self.scores[kept], frontier)
+        return replace(
+            self,
+            segments=self.segments[kept],
+            ordinals=self.ordinals[kept],
+            scores=self.scores[kept],
+            frontier=frontier,
+        )
 
 
 _Part = tuple[int, Int32, NDArray[np.floating], float | None]
+_Column = tuple[int, Int32, Float64, Float64]
+"""Of one segment: its position, ordinals, BM25 and cosines."""
 
 
 def _join(parts: Sequence[_Part]) -> _Hits:
@@ -131,10 +140,12 @@ class Shard:
         check()
         semantic = self._semantic(query, visible, depth.semantic).cut(depth.semantic)
         check()
-        frontier = Frontier(frontiers, semantic.frontier)
         if not query.complete:
             localized = {}
-        return self._complete(query, lexical, semantic, localized, frontier)
+        columns = self._complete(query, lexical, semantic, localized)
+        return self._candidates(
+            columns, Frontier(frontiers, semantic.frontier), certified=semantic.certified
+        )
 
     def _localize(self, query: SearchQuery, name: str) -> list[LexicalQuery]:
         terms = query.fields[name]
@@ -158,11 +169,13 @@ class Shard:
         if query.vector is None:
             return _join([])
         parts: list[_Part] = []
+        certified = True
         for number, part in enumerate(self.segments):
             hits = part.segment.semantic.search(query.vector, depth, visible[number].allowed)
             frontier = hits.frontier if hits.frontier > -math.inf else None
             parts.append((number, hits.ordinals, hits.scores, frontier))
-        return _join(parts)
+            certified = certified and hits.certified
+        return replace(_join(parts), certified=certified)
 
     def _complete(
         self,
@@ -170,11 +183,9 @@ class Shard:
         lexical: Sequence[_Hits],
         semantic: _Hits,
         localized: Mapping[str, Sequence[LexicalQuery]],
-        frontier: Frontier,
-    ) -> Candidates:
+    ) -> list[_Column]:
         """Give every hit both scores: BM25 by an ordinal-filtered query, cosines from the rows."""
-        columns = []
-        codes: dict[ItemId, int] = {}
+        columns: list[_Column] = []
         for number, part in enumerate(self.segments):
             hits = [side.segments == number for side in lexical]
             known = np.concatenate(
@@ -196,7 +207,7 @@ class Shard:
                 if rows.any():
                     bm25[rows] = part.segment.lexical.score(queries[number], ordinals[rows])
             columns.append((number, ordinals, bm25, self._cosines(query, part, ordinals)))
-        return self._candidates(columns, codes, frontier)
+        return columns
 
     def _cosines(self, query: SearchQuery, part: VisibleSegment, ordinals: Int32) -> Float64:
         if query.vector is None:
@@ -204,11 +215,9 @@ class Shard:
         return exact_cosines(part.segment.vectors[ordinals], query.vector)
 
     def _candidates(
-        self,
-        columns: Iterable[tuple[int, Int32, Float64, Float64]],
-        codes: dict[ItemId, int],
-        frontier: Frontier,
+        self, columns: Iterable[_Column], frontier: Frontier, *, certified: bool
     ) -> Candidates:
+        codes: dict[ItemId, int] = {}
         segments, ordinals, items, starts, fields = [], [], [], [], []
         lexical, semantic = [], []
         for number, rows, bm25, cosines in columns:
@@ -234,6 +243,7 @@ class Shard:
             item_ids=tuple(codes),
             field_names=FIELD_NAMES,
             frontier=frontier,
+            certified=certified,
         )
 
     # ------------------------------------------------------------------------------- winners

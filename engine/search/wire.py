@@ -273,6 +273,7 @@ def _pack_candidates(found: Candidates, writer: _Writer) -> Body:
         "field_names": found.field_names,
         "lexical_frontier": dict(found.frontier.lexical),
         "semantic_frontier": found.frontier.semantic,
+        "certified": found.certified,
     }
 
 
@@ -283,6 +284,7 @@ def _read_candidates(body: Body, reader: _Reader) -> Candidates:
         item_ids=tuple(ItemId(item) for item in body["item_ids"]),
         field_names=tuple(body["field_names"]),
         frontier=Frontier(body["lexical_frontier"], body["semantic_frontier"]),
+        certified=body["certified"],
         **{name: reader.arrays[number] for (name, _), number in columns},
     )
 

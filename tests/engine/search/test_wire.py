@@ -89,6 +89,7 @@ def candidates(draw: st.DrawFn) -> Candidates:
         frontier=Frontier(
             draw(st.dictionaries(texts, floats, max_size=2)), draw(st.none() | floats)
         ),
+        certified=draw(st.booleans()),
     )
 
 
