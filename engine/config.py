@@ -118,6 +118,8 @@ class JobsConfig(Section):
     """Revisions committed to the store at a time."""
     shards: int = Field(1, ge=1, le=4096)
     """Shards of a first generation; later ones inherit."""
+    vector_cache: str = ""
+    """A folder, outside every root, of vectors by text and encoder; empty: none is kept."""
 
 
 class Config(Section):

@@ -36,6 +36,7 @@ from jobs.staging import (
     ipc_bytes,
     text_hash,
 )
+from jobs.vectorcache import VectorCache, open_vector_cache
 from jobs.vectorstock import VectorStock
 
 _COLUMNS = (
@@ -107,12 +108,24 @@ class Cutter:
 
 
 class VectorMaker:
-    """Gives the passages of a block their vectors: copied where one is stored, else encoded."""
+    """Gives the passages of a block their vectors: copied where one is stored, else encoded.
 
-    def __init__(self, encoder: Encoder, stock: VectorStock | None) -> None:
-        """Take the encoder, and the stored vectors of its space, if there are any."""
+    What the store's own segments hold comes first, then what the cache holds.
+    """
+
+    def __init__(
+        self, encoder: Encoder, stock: VectorStock | None, cache: VectorCache | None = None
+    ) -> None:
+        """Take the encoder, and the stored vectors of its space, if there are any.
+
+        Args:
+            encoder: makes what is stored nowhere.
+            stock: the vectors of the newest generation's segments.
+            cache: the vectors of the encoder's space that lie outside the root; gets new ones.
+        """
         self._encoder = encoder
         self._stock = stock
+        self._cache = cache
 
     def fill(self, table: pa.Table) -> tuple[pa.Table, BlockReport]:
         """Return a cut block with its vectors (`STAGED_SCHEMA`), and the report."""
@@ -144,10 +157,15 @@ class VectorMaker:
                 row = self._stock.find(key)
                 if row is not None:
                     found[key] = row
+        if self._cache is not None:
+            found |= self._cache.find(key for key in passages if key not in found)
         missing = [key for key in passages if key not in found]
         if missing:
             vectors = self._encoder.encode_passages([passages[key] for key in missing])
-            found |= dict(zip(missing, np.asarray(vectors, "<f4"), strict=True))
+            made = dict(zip(missing, np.asarray(vectors, np.float32), strict=True))
+            if self._cache is not None:
+                self._cache.store(made)
+            found |= made
         return found, len(missing)
 
 
@@ -164,10 +182,10 @@ def _opened(order: EncodingOrder, encoder_config: EncoderConfig) -> Encoder:
     return encoder
 
 
-def _maker(order: EncodingOrder, encoder: Encoder, stage: Stage) -> VectorMaker:
+def _maker(order: EncodingOrder, config: Config, encoder: Encoder, stage: Stage) -> VectorMaker:
     usable = order.stock and order.stock_fingerprint == encoder.fingerprint
     stock = VectorStock(stage.folder, [Path(p) for p in order.stock]) if usable else None
-    return VectorMaker(encoder, stock)
+    return VectorMaker(encoder, stock, open_vector_cache(config.jobs, encoder))
 
 
 def _keys(row: dict[str, NDArray[Any]]) -> list[Key]:
@@ -202,7 +220,8 @@ class CutAndEncode:
         if self._steps is None:
             config, stage = _place(self._order)
             encoder = _opened(self._order, config.encoder)
-            self._steps = (Cutter(config, encoder), _maker(self._order, encoder, stage), stage)
+            maker = _maker(self._order, config, encoder, stage)
+            self._steps = (Cutter(config, encoder), maker, stage)
         cutter, maker, stage = self._steps
         table, report = maker.fill(cutter.cut(_keys(row)))
         return _staged(stage, row, table, report)
@@ -239,7 +258,7 @@ class Encode:
         if self._steps is None:
             config, stage = _place(self._order)
             encoder = _opened(self._order, config.encoder)
-            self._steps = (_maker(self._order, encoder, stage), stage)
+            self._steps = (_maker(self._order, config, encoder, stage), stage)
         maker, stage = self._steps
         cut_table = pa.ipc.open_file(pa.py_buffer(row["table"][0])).read_all()
         table, report = maker.fill(cut_table)

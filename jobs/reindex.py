@@ -58,7 +58,8 @@ class ReindexReport:
         revisions: added to the index.
         passages: of those revisions.
         encoded: passages that the encoder was asked for, in this run.
-        copied: passages whose vector was copied, in this run, kept revisions included.
+        copied: passages whose vector was copied, in this run, kept revisions included; from the
+            newest generation or from `jobs.vector_cache`.
         resumed: passages that an earlier, interrupted run had staged.
         segments: built, in this run or an interrupted one.
         total_passages: of that generation.

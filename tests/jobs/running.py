@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from engine.config import Config, parse_config
 from jobs.cli import app
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "encoder": {"model": "hashing", "dimension": 64},
     "passages": {"max_tokens": 32},
     "jobs": {"batch_rows": 4, "commit_rows": 7},
@@ -63,10 +63,16 @@ class Shell:
         return said.document
 
 
-def make_shell(folder: Path) -> Shell:
-    """Return a shell over an empty root in a folder."""
+def make_shell(folder: Path, jobs: dict[str, Any] | None = None) -> Shell:
+    """Return a shell over an empty root in a folder.
+
+    Args:
+        folder: holds the root and the configuration.
+        jobs: keys of the branch `jobs` besides those of `SETTINGS`.
+    """
     config_file = folder / "octavo.yaml"
-    config_file.write_text(json.dumps(SETTINGS), "utf-8")
+    settings = SETTINGS | {"jobs": {**SETTINGS["jobs"], **(jobs or {})}}
+    config_file.write_text(json.dumps(settings), "utf-8")
     return Shell(folder / "root", config_file)
 
 

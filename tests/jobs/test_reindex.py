@@ -9,7 +9,7 @@ import pytest
 
 from engine.index.generation import GenerationLog
 from engine.store.opening import open_store
-from tests.jobs.running import Shell, write_texts
+from tests.jobs.running import Shell, make_shell, write_texts
 
 pytestmark = [
     pytest.mark.ray,
@@ -181,3 +181,19 @@ def test_damage_is_never_copied_and_a_rebuild_replaces_it(
     assert 0 < rebuilt["copied"] < first["passages"]
     assert _vectors(base).items() >= vectors.items()
     assert base.json("verify")["generation"] == 2
+
+
+def test_a_second_root_takes_its_vectors_from_the_cache(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts", range(5))
+    said, vectors = [], []
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        shell = make_shell(folder, jobs={"vector_cache": str(tmp_path / "vectors")})
+        shell.json("base", "create", "kb", "--title", "K", "--owner", "a", "--scope", "public")
+        shell.json("ingest", str(tmp_path / "texts"), "--base", "kb", "--publish")
+        said.append(shell.json("reindex"))
+        vectors.append(_vectors(shell))
+    assert said[0]["encoded"] == said[1]["copied"] == said[0]["passages"] > 5
+    assert said[0]["copied"] == said[1]["encoded"] == 0
+    assert vectors[0] == vectors[1]
