@@ -17,14 +17,35 @@ _IMPLYING = frozenset({READ_SCOPE, "knowledge:*", "*"})
 
 SCOPES = ("private", "team", "organization", "public")
 
+QUALIFIER = "#"
+
+
+def qualified(issuer: str, name: str) -> str:
+    """Return a subject or team of an issuer as bases and deny lists name it: `corp#alice`.
+
+    Names of the token file and of `--as` are local and stand alone. The qualifier keeps names of
+    different issuers apart: an issuer's short name holds no `#`, so the first `#` ends it, and a
+    local name holds none at all.
+
+    Args:
+        issuer: the short name that the configuration gives the issuer.
+        name: any name as the issuer writes it.
+    """
+    return f"{issuer}{QUALIFIER}{name}"
+
+
+def is_local(name: str) -> bool:
+    """Say whether a name can be one of the token file: it belongs to no issuer."""
+    return QUALIFIER not in name
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A verified caller.
 
     Attributes:
-        subject: who it is, qualified by issuer; empty for an anonymous caller.
-        teams: the teams it belongs to, qualified by issuer.
+        subject: who it is, `qualified` unless local; empty for an anonymous caller.
+        teams: the teams it belongs to, `qualified` unless local.
         scopes: what its credential allows.
         organization: the organization it belongs to, or empty.
         operator: the local operator, who may read every base.

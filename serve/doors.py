@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from engine.config import Config
-from serve.auth import Credentials
+from serve.auth.credentials import Credentials
 from serve.door import Answers, Door
 from serve.guard import Guard, Names, StripHeaders
 from serve.http import OPEN_PATHS, HttpDoor

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.authorization import ANONYMOUS, Principal
 from engine.errors import InvalidRequestError, UnauthorizedError
-from serve.auth import Credentials
+from serve.auth.credentials import Credentials
 from serve.door import json_response, refusal
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")

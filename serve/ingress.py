@@ -17,7 +17,7 @@ from engine.local import open_follower, open_knowledge
 from engine.search.answering import Knowledge
 from engine.search.client import GroupClient
 from engine.search.encoding import LocalQueryEncoder, QueryEncoder
-from serve.auth import StaticTokens
+from serve.auth.tokens import StaticTokens
 from serve.clients import group_client, remote_encoder
 from serve.doors import build_app
 from serve.health import Health

@@ -23,7 +23,7 @@ from engine.errors import ConfigurationError, EngineError, OperatorError
 from engine.index.jvm import find_java
 from engine.store.opening import open_store
 from serve import processes, runtime
-from serve.auth import StaticTokens
+from serve.auth.tokens import StaticTokens
 from serve.logs import set_aside_long_log
 
 _READY_S = 300.0

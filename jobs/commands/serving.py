@@ -162,7 +162,7 @@ def create_token(
     ),
 ) -> None:
     """Make a token, print it once, and add its hash to a token file."""
-    from serve.auth import make_token
+    from serve.auth.tokens import make_token
 
     token, entry = make_token(
         subject,
@@ -180,7 +180,7 @@ def _add_entry(path: Path, entry: dict[str, object]) -> None:
     import yaml
 
     from engine.store.storage import LocalStorage
-    from serve.auth import parse_tokens
+    from serve.auth.tokens import parse_tokens
 
     try:
         text = path.read_text("utf-8") if path.exists() else "tokens: []"

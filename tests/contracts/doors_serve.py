@@ -25,7 +25,8 @@ from mcp.types import CallToolResult, TextContent
 from engine.config import dump_config
 from engine.contract import HTTP_STATUS
 from engine.local import open_local
-from serve.auth import Credentials, StaticTokens, make_token
+from serve.auth.credentials import Credentials
+from serve.auth.tokens import StaticTokens, make_token
 from serve.doors import build_app
 from serve.http import READ_PARAMETERS
 from tests.contracts.background import Background, background

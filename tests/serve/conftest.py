@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from engine.config import Config, parse_config
-from serve.auth import Credentials
+from serve.auth.credentials import Credentials
 from serve.doors import build_app
 from tests.serve.library import Library
 

@@ -10,7 +10,7 @@ import yaml
 
 from engine.authorization import Principal
 from engine.config import parse_config
-from serve.auth import StaticTokens, make_token
+from serve.auth.tokens import StaticTokens, make_token
 from serve.guard import Names
 from tests.serve.conftest import connected
 from tests.serve.library import Library

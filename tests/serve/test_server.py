@@ -19,7 +19,7 @@ from engine.config import Config
 from engine.ids import ItemId
 from engine.local import open_local
 from serve import processes
-from serve.auth import make_token
+from serve.auth.tokens import make_token
 from serve.launcher import Spawned, spawn
 from serve.runtime import free_port
 from tests.engine.search.building import Library, small_config

@@ -18,7 +18,8 @@ from mcp import Client, StdioServerParameters
 
 from engine.config import Config
 from engine.errors import OperatorError
-from serve.auth import Credentials, StaticTokens, make_token
+from serve.auth.credentials import Credentials
+from serve.auth.tokens import StaticTokens, make_token
 from serve.doors import build_app
 from serve.mcp_door import serve_bridge
 from serve.runtime import free_port

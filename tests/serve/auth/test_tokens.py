@@ -9,18 +9,10 @@ import pytest
 import yaml
 
 from engine.authorization import Principal
-from engine.errors import ConfigurationError
-from serve.auth import StaticTokens, hash_token, make_token, parse_tokens
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from engine.errors import ConfigurationError, OverloadedError
+from serve.auth.credentials import hash_token
+from serve.auth.tokens import StaticTokens, make_token, parse_tokens
+from tests.serve.auth.clock import Clock
 
 
 def _write(path: Path, *entries: dict[str, object]) -> None:
@@ -121,8 +113,8 @@ async def test_a_removed_token_is_refused_after_a_second(tmp_path: Path) -> None
     assert await tokens.principal(token) is None
 
 
-@pytest.mark.parametrize("broken", ["tokens: {", None])
-async def test_a_file_turned_bad_keeps_the_last_good_one(
+@pytest.mark.parametrize("broken", ["tokens: {", "", None])
+async def test_a_file_turned_bad_accepts_nothing_after_a_second_and_refuses_nothing(
     tmp_path: Path, broken: str | None
 ) -> None:
     token, entry = make_token("alice")
@@ -135,8 +127,24 @@ async def test_a_file_turned_bad_keeps_the_last_good_one(
         path.write_text(broken, "utf-8")
     clock.now += 1.0
 
-    assert await tokens.principal(token) is not None
+    for given in (token, "another"):
+        with pytest.raises(OverloadedError):
+            await tokens.principal(given)
 
     _write(path)
     clock.now += 1.0
     assert await tokens.principal(token) is None
+
+
+@pytest.mark.parametrize("names", [{"subject": "corp#alice"}, {"subject": "a", "teams": ["c#d"]}])
+def test_a_name_of_an_issuer_cannot_be_had_by_the_token_file(names: dict[str, object]) -> None:
+    text = yaml.safe_dump({"tokens": [{"sha256": "0" * 64, **names}]})
+    with pytest.raises(ConfigurationError, match="qualifies the names of issuers"):
+        parse_tokens(text, "tokens.yaml")
+
+
+def test_a_token_for_a_name_of_an_issuer_is_not_made() -> None:
+    with pytest.raises(ConfigurationError, match="issuers"):
+        make_token("corp#alice")
+    with pytest.raises(ConfigurationError, match="issuers"):
+        make_token("alice", teams=["corp#red"])

@@ -1,0 +1,1 @@
+"""Credentials: the token file, JWT access tokens of issuers, and the deny list."""
