@@ -23,6 +23,9 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+EncoderDtype = Literal["float32", "float16", "bfloat16"]
+
+
 class EncoderConfig(Section):
     """What turns text into vectors."""
 
@@ -35,6 +38,8 @@ class EncoderConfig(Section):
     """None: the model family's own (E5: "query: ")."""
     passage_prefix: str | None = None
     max_tokens: int = Field(512, ge=16, le=32768)
+    dtype: EncoderDtype = "float32"
+    """In which the model runs; its vectors are float32 in any case."""
     device: str = "auto"
     threads: int = Field(2, ge=1, le=256)
     batch_size: int = Field(32, ge=1, le=4096)

@@ -23,14 +23,15 @@ def cache_folder() -> Path:
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, lower-case hexadecimal.
 
-    Computed once for a path, size and modification time; a cache that cannot be written only
-    costs the time.
+    Computed once for a path, size, inode and times of change (the second of which no program can
+    set back); a cache that cannot be written only costs the time.
 
     Raises:
         OSError: the file cannot be read.
     """
     status = path.stat()
-    key = f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}"
+    times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"
+    key = f"{path.resolve()}\0{status.st_size}\0{times}\0{status.st_ino}"
     name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
     note = cache_folder() / "hashes" / name
     with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -1,43 +1,28 @@
-"""Recipes of model folders, and the names of vector spaces. No model is loaded."""
+"""Recipes of model folders. No model is loaded."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.config import EncoderConfig
-from engine.encoders.recipe import Recipe, read_recipe, space_fingerprint
+from engine.encoders.modules import read_chain
+from engine.encoders.recipe import Recipe, read_recipe
 from engine.errors import EncoderError
+from tests.engine.encoders.tiny_models import modules, write_files
 
-PLAIN = EncoderConfig(model="x")
+PROMPTS = "config_sentence_transformers.json"
 
 
-def write(folder: Path, name: str, document: Any) -> None:
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(document), "utf-8")
+def recipe_of(folder: Path, family: str = "m", window: int = 512, **settings: Any) -> Recipe:
+    config = EncoderConfig(model="x", **settings)
+    return read_recipe(read_chain(folder), family, config, window)
 
 
 def test_a_bare_folder_has_mean_pooling_and_no_prefixes(tmp_path: Path) -> None:
-    assert read_recipe(tmp_path, "org/some-model", PLAIN, 384) == Recipe("mean", "", "", 384)
-
-
-@pytest.mark.parametrize(
-    "family", ["intfloat/multilingual-e5-small", "e5-base-v2", "/models/E5_large", "org/my-e5"]
-)
-def test_e5_models_get_their_prefixes(tmp_path: Path, family: str) -> None:
-    recipe = read_recipe(tmp_path, family, PLAIN, 512)
-    assert (recipe.query_prefix, recipe.passage_prefix) == ("query: ", "passage: ")
-
-
-@pytest.mark.parametrize(
-    "family", ["intfloat/e5-mistral-7b-instruct", "gte5-small", "e5/other", "bge-m3"]
-)
-def test_other_models_get_none(tmp_path: Path, family: str) -> None:
-    assert read_recipe(tmp_path, family, PLAIN, 512).query_prefix == ""
+    assert recipe_of(tmp_path, "org/some-model", 384) == Recipe("mean", "", "", 384)
 
 
 @pytest.mark.parametrize(
@@ -47,82 +32,108 @@ def test_other_models_get_none(tmp_path: Path, family: str) -> None:
         ({"pooling_mode_mean_tokens": True}, "mean"),
         ({"pooling_mode_lasttoken": True}, "last"),
         ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": ["lasttoken"]}, "last"),
+        ({"pooling_mode": "mean", "pooling_mode_cls_token": True}, "mean"),
         ({}, "mean"),
     ],
 )
 def test_pooling_follows_sentence_transformers(
     tmp_path: Path, document: dict[str, Any], pooling: str
 ) -> None:
-    write(tmp_path, "1_Pooling/config.json", document)
-    assert read_recipe(tmp_path, "m", PLAIN, 512).pooling == pooling
+    write_files(tmp_path, {"1_Pooling/config.json": document})
+    assert recipe_of(tmp_path).pooling == pooling
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_a_causal_model_without_a_description_pools_its_last_token(
+    tmp_path: Path, described: bool
+) -> None:
+    write_files(tmp_path, {"config.json": {"architectures": ["MistralForCausalLM"]}})
+    if described:
+        write_files(tmp_path, {"modules.json": modules("Transformer", "Pooling")})
+    assert recipe_of(tmp_path).pooling == ("mean" if described else "last")
 
 
 def test_the_pooling_module_may_have_another_folder(tmp_path: Path) -> None:
-    modules = [{"type": "sentence_transformers.models.Pooling", "path": "2_P"}]
-    write(tmp_path, "modules.json", modules)
-    write(tmp_path, "2_P/config.json", {"pooling_mode_cls_token": True})
-    assert read_recipe(tmp_path, "m", PLAIN, 512).pooling == "cls"
+    listed = modules("Transformer", "Pooling")
+    listed[1]["path"] = "P"
+    pooling = {"pooling_mode_cls_token": True}
+    write_files(tmp_path, {"modules.json": listed, "P/config.json": pooling})
+    assert recipe_of(tmp_path).pooling == "cls"
 
 
-def test_prompts_win_over_the_name_and_the_configuration_over_both(tmp_path: Path) -> None:
-    prompts = {"prompts": {"query": "Q: ", "document": "D: "}}
-    write(tmp_path, "config_sentence_transformers.json", prompts)
-    recipe = read_recipe(tmp_path, "e5", PLAIN, 512)
-    assert (recipe.query_prefix, recipe.passage_prefix) == ("Q: ", "D: ")
-    config = EncoderConfig(model="x", query_prefix="", passage_prefix="p ", pooling="last")
-    assert read_recipe(tmp_path, "e5", config, 512) == Recipe("last", "", "p ", 512)
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"pooling_mode_max_tokens": True},
+        {"pooling_mode": "weightedmean"},
+        {"pooling_mode": ["cls", "mean"]},
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+    ],
+)
+def test_a_pooling_that_is_not_supported_is_refused(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    write_files(tmp_path, {"1_Pooling/config.json": document})
+    with pytest.raises(EncoderError, match=r"asks for .*set encoder\.pooling"):
+        recipe_of(tmp_path)
+    assert recipe_of(tmp_path, pooling="cls").pooling == "cls", "whoever names one, knows"
+
+
+@pytest.mark.parametrize(
+    ("document", "prefixes"),
+    [
+        ({"prompts": {"query": "Q: ", "document": "D: "}}, ("Q: ", "D: ")),
+        ({"prompts": {"query": "Q: "}}, ("Q: ", "")),
+        ({"prompts": {"passage": "P: ", "corpus": "C: "}}, ("", "P: ")),
+        ({"prompts": {"query": "Q: ", "document": "", "passage": "P: "}}, ("Q: ", "")),
+        ({"prompts": {"query": "", "document": ""}}, ("query: ", "passage: ")),
+        ({"prompts": {}, "default_prompt_name": None}, ("query: ", "passage: ")),
+        ({"prompts": {"a": "A: ", "b": "B: "}, "default_prompt_name": "a"}, ("A: ", "A: ")),
+        ({"prompts": {"query": "Q: "}, "default_prompt_name": "query"}, ("Q: ", "")),
+        ({"prompts": {"query": 7}}, ("query: ", "passage: ")),
+        ({"prompts": ["query"]}, ("query: ", "passage: ")),
+        ({}, ("query: ", "passage: ")),
+    ],
+)
+def test_prompts_of_the_folder_win_over_its_name(
+    tmp_path: Path, document: dict[str, Any], prefixes: tuple[str, str]
+) -> None:
+    write_files(tmp_path, {PROMPTS: document})
+    recipe = recipe_of(tmp_path, "e5")
+    assert (recipe.query_prefix, recipe.passage_prefix) == prefixes
+
+
+def test_the_configuration_wins_over_all(tmp_path: Path) -> None:
+    write_files(tmp_path, {PROMPTS: {"prompts": {"query": "Q: ", "document": "D: "}}})
+    recipe = recipe_of(tmp_path, "e5", query_prefix="", passage_prefix="p ", pooling="last")
+    assert recipe == Recipe("last", "", "p ", 512)
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, {"1_Pooling/config.json": {"include_prompt": False}})
+    assert recipe_of(tmp_path).pooling == "mean", "without a prefix there is nothing to leave out"
+    with pytest.raises(EncoderError, match="include_prompt"):
+        recipe_of(tmp_path, query_prefix="Represent: ")
 
 
 def test_the_window_is_the_least_of_all(tmp_path: Path) -> None:
-    write(tmp_path, "sentence_bert_config.json", {"max_seq_length": 256})
-    assert read_recipe(tmp_path, "m", PLAIN, 512).max_tokens == 256
-    assert read_recipe(tmp_path, "m", PLAIN, 100).max_tokens == 100
-    assert read_recipe(tmp_path, "m", EncoderConfig(model="x", max_tokens=64), 512).max_tokens == 64
+    write_files(tmp_path, {"sentence_bert_config.json": {"max_seq_length": 256}})
+    assert recipe_of(tmp_path).max_tokens == 256
+    assert recipe_of(tmp_path, window=100).max_tokens == 100
+    assert recipe_of(tmp_path, max_tokens=64).max_tokens == 64
 
 
-def test_a_pooling_that_is_not_supported_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "1_Pooling/config.json", {"pooling_mode_max_tokens": True})
-    with pytest.raises(EncoderError, match=r"pooling_mode_max_tokens.*set encoder\.pooling"):
-        read_recipe(tmp_path, "m", PLAIN, 512)
+def test_settings_lie_beside_the_transformer_and_may_have_an_old_name(tmp_path: Path) -> None:
+    listed = modules("Transformer", "Pooling")
+    listed[0]["path"] = "0_Transformer"
+    settings = {"max_seq_length": 128, "do_lower_case": True}
+    name = "0_Transformer/sentence_distilbert_config.json"
+    write_files(tmp_path, {"modules.json": listed, name: settings})
+    assert recipe_of(tmp_path) == Recipe("mean", "", "", 128, lower_case=True)
 
 
-def test_a_module_that_is_not_supported_is_refused(tmp_path: Path) -> None:
-    modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]
-    write(tmp_path, "modules.json", modules)
-    with pytest.raises(EncoderError, match="module Dense"):
-        read_recipe(tmp_path, "m", PLAIN, 512)
-
-
-def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "modules.json").write_text("[{", "utf-8")
-    with pytest.raises(EncoderError, match=r"modules\.json cannot be read"):
-        read_recipe(tmp_path, "m", PLAIN, 512)
-
-
-def test_whatever_shapes_a_vector_changes_the_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    weights, tokenizer = tmp_path / "model.safetensors", tmp_path / "tokenizer.json"
-    weights.write_bytes(b"weights")
-    tokenizer.write_bytes(b"tokens")
-    recipes = [
-        Recipe("mean", "q", "p", 512),
-        Recipe("cls", "q", "p", 512),
-        Recipe("mean", "", "p", 512),
-        Recipe("mean", "q", "", 512),
-        Recipe("mean", "q", "p", 256),
-    ]
-    made = [space_fingerprint(tmp_path, recipe) for recipe in recipes]
-    assert made[0] == space_fingerprint(tmp_path, recipes[0])
-    weights.write_bytes(b"other weights")
-    made.append(space_fingerprint(tmp_path, recipes[0]))
-    weights.write_bytes(b"weights")
-    tokenizer.write_bytes(b"other tokens")
-    made.append(space_fingerprint(tmp_path, recipes[0]))
-    assert len(set(made)) == len(made)
-
-
-def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="no weights"):
-        space_fingerprint(tmp_path, Recipe("mean", "", "", 512))
+def test_a_model_for_another_task_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, {"sentence_bert_config.json": {"transformer_task": "fill-mask"}})
+    with pytest.raises(EncoderError, match="a model for fill-mask"):
+        recipe_of(tmp_path)
