@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import asking, bases, building, content, inspecting, serving
+from jobs.commands import asking, bases, building, content, inspecting, serving, verifying
 from jobs.commands.call import ConfigOption, DebugOption, Globals, RootOption
 
 _HELP = """Octavo: a search engine for published knowledge.
@@ -69,7 +69,7 @@ def _before(
 
 _before.__doc__ = _HELP
 
-for _topic in (asking, content, bases, building, inspecting, serving):
+for _topic in (asking, content, bases, building, verifying, inspecting, serving):
     _topic.register(app)
 
 

@@ -1,4 +1,4 @@
-"""`octavo reindex`, `generation` and `verify`: building generations and looking at them."""
+"""`octavo reindex` and `octavo generation`: building generations and looking at them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ octavo reindex --json""",
     app.add_typer(group, name="generation", rich_help_panel=BUILDING)
     command(group, "list", examples="octavo generation list")(list_generations)
     command(group, "show", examples="octavo generation show 3 --json")(show)
-    command(app, "verify", panel=BUILDING, examples="octavo verify")(verify)
 
 
 def reindex(
@@ -102,11 +101,3 @@ def show(
         )
 
     call.answer(document, show_all)
-
-
-def verify(call: Call) -> None:
-    """Check every file of the newest generation against its hash, and that its parts agree."""
-    from jobs.verify import verify as run
-
-    report = run(call.config, call.err)
-    call.answer(report.document(), lambda console: show_fields(console, report.document()))

@@ -64,6 +64,7 @@ class Globals:
     root: Path | None = None
     config: Path | None = None
     debug: bool = False
+    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ type Command[**P] = Callable[Concatenate[Call, P], None]
 
 
 def command[**P](
-    app: typer.Typer, name: str, *, panel: str | None = None, examples: str = ""
+    app: typer.Typer, name: str | None, *, panel: str | None = None, examples: str = ""
 ) -> Callable[[Command[P]], Command[P]]:
     """Register a command, adding `--root`, `--config`, `--json` and `--debug` to its own options.
 
@@ -127,7 +128,7 @@ def command[**P](
 
     Args:
         app: where to register it.
-        name: what to type.
+        name: what to type; None: what a group does when none of its commands is named.
         panel: the heading it is listed under.
         examples: lines to type, shown below the options.
     """
@@ -141,8 +142,12 @@ def command[**P](
                 root=options.pop("root") or before.root,
                 config=options.pop("config") or before.config,
                 debug=options.pop("debug") or before.debug,
+                as_json=options.pop("as_json") or before.as_json,
             )
-            _run(given, options.pop("as_json"), lambda call: action(call, **options))
+            if ctx.invoked_subcommand is not None:
+                ctx.obj = given  # options of a group count for its commands
+                return
+            _run(given, given.as_json, lambda call: action(call, **options))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         parameters = [
@@ -158,7 +163,10 @@ def command[**P](
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
         epilog = "\n\n".join(f"`{line}`" for line in examples.strip().splitlines())
-        app.command(name, rich_help_panel=panel, epilog=epilog or None)(run)
+        if name is None:
+            app.callback(invoke_without_command=True, epilog=epilog or None)(run)
+        else:
+            app.command(name, rich_help_panel=panel, epilog=epilog or None)(run)
         return function
 
     return register
