@@ -13,7 +13,8 @@ from engine.errors import ScopeRequiredError
 from engine.ids import BaseId
 
 READ_SCOPE = "knowledge:read"
-_IMPLYING = frozenset({READ_SCOPE, "knowledge:*", "*"})
+OPERATE_SCOPE = "knowledge:operate"
+_WILDCARDS = frozenset({"knowledge:*", "*"})
 
 SCOPES = ("private", "team", "organization", "public")
 
@@ -97,8 +98,23 @@ def require_read(principal: Principal) -> None:
     Raises:
         ScopeRequiredError: it holds none of `knowledge:read`, `knowledge:*`, `*`.
     """
-    if not (principal.scopes & _IMPLYING):
-        raise ScopeRequiredError(READ_SCOPE)
+    _require(principal, READ_SCOPE)
+
+
+def require_operate(principal: Principal) -> None:
+    """Check that a credential allows to look behind answers: shards, segments, statistics.
+
+    No credential holds this scope unless somebody gave it.
+
+    Raises:
+        ScopeRequiredError: it holds none of `knowledge:operate`, `knowledge:*`, `*`.
+    """
+    _require(principal, OPERATE_SCOPE)
+
+
+def _require(principal: Principal, scope: str) -> None:
+    if principal.scopes.isdisjoint(_WILDCARDS | {scope}):
+        raise ScopeRequiredError(scope)
 
 
 def may_read(principal: Principal, base: ReadableBase, organization: str) -> bool:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from engine.authorization import Principal, require_read
+from engine.authorization import Principal, require_operate, require_read
 from engine.contract import SearchRequest, parse_request, render_search, render_window
-from engine.errors import RuntimeDisabledError
+from engine.errors import InvalidRequestError, RuntimeDisabledError
 from engine.search.coordinator import Coordinator
+from engine.search.explain import render_explanation
 from engine.search.ranking import Ranking
 from engine.search.read import Reader
 from engine.store.runtime import RuntimeSwitch
@@ -65,6 +66,32 @@ class Knowledge:
             ranking = await self._coordinator.search(request, principal)
             return render_search(ranking.results, ranking.coverage)
         return render_window(await self._reader.read(request, principal))
+
+    async def explain(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+        """Answer a search as `answer` does, and show the arithmetic of every result.
+
+        For operators. The numbers are of the very search that is answered, over what the principal
+        may read.
+
+        Args:
+            arguments: those of a ranked search.
+            principal: the verified caller; it needs the scope `knowledge:operate` too.
+
+        Returns:
+            See `engine.search.explain`; `answer` is the contract's.
+
+        Raises:
+            EngineError: as `answer` does.
+        """
+        if not await self._answers():
+            raise RuntimeDisabledError
+        require_read(principal)
+        require_operate(principal)
+        request = parse_request(arguments)
+        if not isinstance(request, SearchRequest):
+            raise InvalidRequestError("only a search can be explained", "knowledge_item_id")
+        ranking = await self._coordinator.search(request, principal, explain=True)
+        return render_explanation(request, ranking)
 
     async def rank(self, request: SearchRequest, principal: Principal) -> Ranking:
         """Answer one ranked search without rendering it, at any limit.

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from engine.errors import OverloadedError
 from engine.search.request import (
+    Explained,
+    ExplainQuery,
     Found,
     Generations,
     GenerationsQuery,
@@ -59,6 +61,10 @@ class GroupClient(Protocol):
         """Return what is shown of passages."""
         ...
 
+    async def explain(self, query: ExplainQuery, seconds: float) -> Explained:
+        """Return what scores were computed from."""
+        ...
+
     async def generations(self, seconds: float) -> Generations:
         """Return the generations that every replica of the group has open."""
         ...
@@ -102,6 +108,10 @@ class FrameGroupClient:
     async def hydrate(self, query: HydrateQuery, seconds: float) -> Hydrated:
         """Return what is shown of passages."""
         return unpack_answer(await self._ask(query, seconds), Hydrated)
+
+    async def explain(self, query: ExplainQuery, seconds: float) -> Explained:
+        """Return what scores were computed from."""
+        return unpack_answer(await self._ask(query, seconds), Explained)
 
     async def generations(self, seconds: float) -> Generations:
         """Return the generations that every replica of the group has open."""

@@ -64,8 +64,15 @@ class Coordinator:
         self._pins = Pins(follower, groups)
         self._counted: BoundedCache[CountedKey, Counted] = BoundedCache(_KEPT_TERMS, terms_counted)
 
-    async def search(self, request: SearchRequest, principal: Principal) -> Ranking:
+    async def search(
+        self, request: SearchRequest, principal: Principal, *, explain: bool = False
+    ) -> Ranking:
         """Answer one ranked search.
+
+        Args:
+            request: the query.
+            principal: the caller.
+            explain: keep what the ranking was computed from, see `explain.render_explanation`.
 
         Raises:
             ResourceUnavailableError: the base that the request names is not readable.
@@ -91,7 +98,7 @@ class Coordinator:
             setting = self._setting(record, catalog, readable, deadline)
             run = Run(request, setting, self._groups, self._encoder, self._counted)
             try:
-                ranking = await run.answer()
+                ranking = await run.answer(explain=explain)
             except CatalogNotHeldError:
                 await asyncio.to_thread(self._views.poll)
                 continue
@@ -102,7 +109,7 @@ class Coordinator:
                 await asyncio.to_thread(self._views.poll)
                 continue
             if await self._still_readable(ranking.results, record.number, principal):
-                return ranking
+                return ranking if not attempt else ranking.after(attempt)
             logger.info("winners fell away", extra={"attempt": attempt})
         raise OverloadedError("the knowledge changed while the search ran")
 
@@ -120,6 +127,7 @@ class Coordinator:
             readable=readable,
             shards=record.shards,
             spread=_spread(record),
+            encoder=record.encoder,
             sample=self._follower.sample(record),
             similarity=(self._config.index.k1, self._config.index.b),
             search=self._config.search,

@@ -25,6 +25,9 @@ from engine.index.jvm import detach
 from engine.index.statistics import merge_statistics
 from engine.search.cache import BoundedCache
 from engine.search.request import (
+    Answer,
+    Explained,
+    ExplainQuery,
     FieldTerms,
     Found,
     Generations,
@@ -256,6 +259,21 @@ class ShardGroup:
         async with asyncio.timeout(seconds):
             return await self._run(hydrate)
 
+    async def explain(self, query: ExplainQuery, seconds: float) -> Explained:
+        """Return what scores were computed from."""
+
+        def explain() -> Explained:
+            with self._shards(query.pin) as shards:
+                return Explained(
+                    tuple(
+                        shards[shard].explain(query.terms, query.positions[shard])
+                        for shard in sorted(query.positions)
+                    )
+                )
+
+        async with asyncio.timeout(seconds):
+            return await self._run(explain)
+
     async def generations(self, seconds: float) -> Generations:
         """Return the generations that are open. Needs no thread, so no seconds either."""
         del seconds
@@ -279,9 +297,7 @@ class ShardGroup:
         except TimeoutError:
             return pack_error(OverloadedError("the deadline passed"))
 
-    async def _answer(
-        self, question: Question, seconds: float
-    ) -> Statistics | Found | Refined | Hydrated | Generations:
+    async def _answer(self, question: Question, seconds: float) -> Answer:
         match question:
             case StatisticsQuery():
                 return await self.statistics(question, seconds)
@@ -291,6 +307,8 @@ class ShardGroup:
                 return await self.refine(question, seconds)
             case HydrateQuery():
                 return await self.hydrate(question, seconds)
+            case ExplainQuery():
+                return await self.explain(question, seconds)
             case GenerationsQuery():
                 return await self.generations(seconds)
 

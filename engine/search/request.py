@@ -128,11 +128,28 @@ class HydrateQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainQuery:
+    """Ask a group what the scores of given passages were computed from.
+
+    Attributes:
+        pin: the state to answer from.
+        terms: the query's distinct terms, by language field.
+        positions: the passages, by shard; a shard named without any tells its segments only.
+    """
+
+    pin: Pin
+    terms: Mapping[str, tuple[str, ...]]
+    positions: Mapping[ShardId, Positions]
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationsQuery:
     """Ask a group which generations it has open."""
 
 
-Question = StatisticsQuery | SearchQuery | RefineQuery | HydrateQuery | GenerationsQuery
+Question = (
+    StatisticsQuery | SearchQuery | RefineQuery | HydrateQuery | ExplainQuery | GenerationsQuery
+)
 
 # ---------------------------------------------------------------------------------- answers
 
@@ -227,10 +244,59 @@ class Hydrated:
 
 
 @dataclass(frozen=True, slots=True)
+class PassageFacts:
+    """What the scores of a passage were computed from.
+
+    Attributes:
+        segment: the name of its segment.
+        ordinal: its ordinal in the segment.
+        field: its language field.
+        start, end: its characters in the revision.
+        tokens: its tokens, title included.
+        length: the same as BM25 sees it: decoded from Lucene's one byte.
+        frequencies: how often it holds each term that was asked of its field; empty when none was.
+    """
+
+    segment: str
+    ordinal: int
+    field: str
+    start: int
+    end: int
+    tokens: int
+    length: int
+    frequencies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A segment: whether its vectors are scanned exactly, else the recall measured when built."""
+
+    name: str
+    exact: bool
+    recall: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """The segments of one shard, in its order, and the passages asked, in their order."""
+
+    shard: ShardId
+    segments: tuple[SegmentFacts, ...]
+    passages: tuple[PassageFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The facts of the shards asked, in ascending order of shard."""
+
+    shards: tuple[ShardFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Generations:
     """The generations that a group has open, and the shards it holds of each."""
 
     shards: Mapping[int, tuple[ShardId, ...]]
 
 
-Answer = Statistics | Found | Refined | Hydrated | Generations
+Answer = Statistics | Found | Refined | Hydrated | Explained | Generations

@@ -22,20 +22,25 @@ from engine.index.vector import exact_cosines
 from engine.search.cache import BoundedCache
 from engine.search.client import GroupClient
 from engine.search.encoding import QueryEncoder
+from engine.search.evidence import Evidence, rows_to_describe, trace
 from engine.search.fanout import COUNT_SHARE, REFINE_SHARE, SEARCH_SHARE, FanOut
 from engine.search.pool import FieldBound, Place, Pool, gather, positions_of
 from engine.search.ranking import Effort, Ranking
 from engine.search.request import (
     Candidates,
     Depth,
+    ExplainQuery,
     FieldTerms,
     Float32,
     HydrateQuery,
     Passage,
+    PassageFacts,
     Pin,
+    Positions,
     Readable,
     RefineQuery,
     SearchQuery,
+    ShardFacts,
     Statistics,
     StatisticsQuery,
 )
@@ -64,6 +69,7 @@ class Setting:
         readable: the caller's bases.
         shards: how many the generation has.
         spread: places of the depth that an item of the rank window takes, roughly.
+        encoder: fingerprint of its vectors.
         sample: its reference sample, float32 of shape (m, dimension).
         similarity: BM25's (k1, b).
         search: depth, rank window, partial answers.
@@ -75,6 +81,7 @@ class Setting:
     readable: Readable
     shards: int
     spread: float
+    encoder: str
     sample: Float32
     similarity: tuple[float, float]
     search: SearchConfig
@@ -141,6 +148,7 @@ class Run:
         self._vector: Float32 | None = None
         self._rounds = 0
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._started = time.perf_counter()
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -302,8 +310,11 @@ class Run:
                 shown.update(zip(asked[shard][1], passages, strict=True))
         return shown
 
-    async def answer(self) -> Ranking:
+    async def answer(self, *, explain: bool = False) -> Ranking:
         """Run the query.
+
+        Args:
+            explain: keep the evidence; groups are asked once more for it.
 
         Raises:
             GenerationNotOpenError: a group does not hold the pinned state.
@@ -316,6 +327,7 @@ class Run:
             failures = self._groups.failures
             with self._timed("hydrate"):
                 shown = await self._hydrate(pool, step.placed)
+            evidence = await self._evidence(pool, step.placed) if explain else None
             if self._groups.failures == failures:
                 break
         coverage = self._coverage()
@@ -324,15 +336,60 @@ class Run:
             coverage=coverage,
             certified=coverage is None and all(found.certified for found in self._candidates()),
             effort=self._effort(pool),
+            evidence=evidence,
         )
 
+    async def _evidence(self, pool: Pool, placed: Sequence[Placed]) -> Evidence:
+        """Keep what the ranking was computed from; facts of a group that fails now are missing."""
+        setting, shown = self._setting, trace(pool, placed)
+        with self._timed("explain"):
+            facts, passages = await self._facts(pool, rows_to_describe(shown))
+        return Evidence(
+            request=self._request,
+            goal=self._goal(),
+            pin=setting.pin,
+            shards=setting.shards,
+            encoder=setting.encoder,
+            sample=len(setting.sample),
+            similarity=setting.similarity,
+            fields=self._fields,
+            pool=pool,
+            shown=shown,
+            certified={found.shard: found.certified for found in self._candidates()},
+            facts=facts,
+            passages=passages,
+        )
+
+    async def _facts(
+        self, pool: Pool, rows: Rows
+    ) -> tuple[dict[ShardId, ShardFacts], dict[int, PassageFacts]]:
+        """Ask every shard what it searched, and what the scores of some rows came from."""
+        asked, nothing = positions_of(pool, rows), np.empty(0, np.int32)
+        positions = dict.fromkeys(self._groups.asked(), Positions(nothing, nothing))
+        split = self._groups.by_group(positions | {s: where for s, (where, _) in asked.items()})
+        terms = {name: field.terms for name, field in self._fields.items()}
+
+        def question(number: int) -> ExplainQuery:
+            return ExplainQuery(self._setting.pin, terms, split[number])
+
+        answers = await self._groups.ask(
+            sorted(split), lambda group, number, seconds: group.explain(question(number), seconds)
+        )
+        facts = {one.shard: one for answer in answers for one in answer.shards}
+        described: dict[int, PassageFacts] = {}
+        for shard, (_, numbers) in asked.items():
+            if shard in facts:
+                described.update(zip(numbers, facts[shard].passages, strict=True))
+        return facts, described
+
     def _effort(self, pool: Pool) -> Effort:
+        seconds = self._seconds | {"total": time.perf_counter() - self._started}
         return Effort(
             rounds=self._rounds,
             candidates=len(pool),
             refined=len(self._exact),
             depths=dict(sorted(self._depths.items())),
-            milliseconds={stage: 1e3 * spent for stage, spent in self._seconds.items()},
+            milliseconds={stage: 1e3 * spent for stage, spent in seconds.items()},
         )
 
     def _result(self, pool: Pool, placed: Placed, passage: Passage) -> SearchResult:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.ids import ItemId, ShardId
 from engine.index.languages import FIELD_CODES, FIELD_NAMES
 from engine.index.lexical import LexicalQuery
-from engine.index.statistics import FieldStatistics, bm25_exact, term_weights
+from engine.index.statistics import NORM_LENGTHS, FieldStatistics, bm25_exact, term_weights
 from engine.index.vector import exact_cosines
 from engine.search.excerpt import choose_excerpt
 from engine.search.request import (
@@ -23,9 +23,12 @@ from engine.search.request import (
     Frontier,
     Int32,
     Passage,
+    PassageFacts,
     Positions,
     RefineQuery,
     SearchQuery,
+    SegmentFacts,
+    ShardFacts,
 )
 from engine.search.visibility import View, Visible, VisibleSegment
 
@@ -270,6 +273,41 @@ class Shard:
         """
         pairs = zip(positions.segments.tolist(), positions.ordinals.tolist(), strict=True)
         return tuple(_passage(self.segments[number], ordinal, text) for number, ordinal in pairs)
+
+    def explain(self, terms: Mapping[str, tuple[str, ...]], positions: Positions) -> ShardFacts:
+        """Return what the scores of passages were computed from, in the order of `positions`.
+
+        Args:
+            terms: the query's distinct terms, by language field.
+            positions: where the passages lie.
+        """
+        pairs = zip(positions.segments.tolist(), positions.ordinals.tolist(), strict=True)
+        return ShardFacts(
+            self.shard,
+            tuple(
+                SegmentFacts(part.segment.name, part.segment.semantic.exact, None)
+                for part in self.segments
+            ),
+            tuple(_facts(self.segments[number], ordinal, terms) for number, ordinal in pairs),
+        )
+
+
+def _facts(
+    part: VisibleSegment, ordinal: int, terms: Mapping[str, tuple[str, ...]]
+) -> PassageFacts:
+    segment = part.segment
+    name = FIELD_NAMES[int(segment.field[ordinal])]
+    row = segment.lexical.frequencies(name, terms.get(name, ()), np.array([ordinal], np.int32))
+    return PassageFacts(
+        segment=segment.name,
+        ordinal=ordinal,
+        field=name,
+        start=int(segment.char_start[ordinal]),
+        end=int(segment.char_end[ordinal]),
+        tokens=int(segment.length[ordinal]),
+        length=int(NORM_LENGTHS[segment.norm[ordinal]]),
+        frequencies=tuple(row[0].tolist()),
+    )
 
 
 def _exact(

@@ -21,6 +21,8 @@ from engine.search.request import (
     Answer,
     Candidates,
     Depth,
+    Explained,
+    ExplainQuery,
     FieldTerms,
     Found,
     Frontier,
@@ -29,6 +31,7 @@ from engine.search.request import (
     Hydrated,
     HydrateQuery,
     Passage,
+    PassageFacts,
     Pin,
     Positions,
     Question,
@@ -36,6 +39,8 @@ from engine.search.request import (
     Refined,
     RefineQuery,
     SearchQuery,
+    SegmentFacts,
+    ShardFacts,
     Statistics,
     StatisticsQuery,
 )
@@ -209,6 +214,15 @@ def pack_question(question: Question, seconds: float) -> bytes:
                     "positions": _positions(writer, question.positions),
                 },
             )
+        case ExplainQuery():
+            kind, body = (
+                "explain?",
+                {
+                    "pin": _pin(question.pin),
+                    "terms": list(question.terms.items()),
+                    "positions": _positions(writer, question.positions),
+                },
+            )
         case GenerationsQuery():
             kind, body = "generations?", {}
     return writer.frame(kind, {**body, "seconds": seconds})
@@ -230,11 +244,17 @@ def _read_hydrate_query(reader: _Reader) -> HydrateQuery:
     return HydrateQuery(pin, reader.body["text"], _read_positions(reader))
 
 
+def _read_explain_query(reader: _Reader) -> ExplainQuery:
+    pin, terms = Pin(**reader.body["pin"]), reader.body["terms"]
+    return ExplainQuery(pin, {name: tuple(t) for name, t in terms}, _read_positions(reader))
+
+
 _QUESTIONS: dict[str, Callable[[_Reader], Question]] = {
     "statistics?": _read_statistics_query,
     "search?": _read_search,
     "refine?": _read_refine_query,
     "hydrate?": _read_hydrate_query,
+    "explain?": _read_explain_query,
     "generations?": lambda _: GenerationsQuery(),
 }
 
@@ -308,6 +328,29 @@ def _read_passage(row: list[Any]) -> Passage:
     return Passage(BaseId(base), ItemId(item), RevisionId(revision), *shown)
 
 
+def _pack_facts(facts: ShardFacts) -> list[Any]:
+    segments = [[one.name, one.exact, one.recall] for one in facts.segments]
+    passages = [
+        [p.segment, p.ordinal, p.field, p.start, p.end, p.tokens, p.length, p.frequencies]
+        for p in facts.passages
+    ]
+    return [facts.shard, segments, passages]
+
+
+def _read_facts(row: list[Any]) -> ShardFacts:
+    shard, segments, passages = row
+    return ShardFacts(
+        ShardId(shard),
+        tuple(SegmentFacts(*one) for one in segments),
+        tuple(_read_passage_facts(one) for one in passages),
+    )
+
+
+def _read_passage_facts(row: list[Any]) -> PassageFacts:
+    segment, ordinal, field, start, end, tokens, length, frequencies = row
+    return PassageFacts(segment, ordinal, field, start, end, tokens, length, tuple(frequencies))
+
+
 def pack_answer(answer: Answer) -> bytes:
     """Pack an answer into one frame."""
     writer = _Writer()
@@ -326,6 +369,8 @@ def pack_answer(answer: Answer) -> bytes:
                 for shard, passages in answer.passages.items()
             ]
             return writer.frame("hydrated", {"passages": rows})
+        case Explained():
+            return writer.frame("explained", {"shards": [_pack_facts(f) for f in answer.shards]})
         case Generations():
             return writer.frame("generations", {"shards": list(answer.shards.items())})
 
@@ -373,6 +418,7 @@ _ANSWERS: dict[str, Callable[[_Reader], Answer]] = {
         {ShardId(shard): reader.arrays[number] for shard, number in reader.body["lexical"]}
     ),
     "hydrated": _read_hydrated,
+    "explained": lambda reader: Explained(tuple(_read_facts(row) for row in reader.body["shards"])),
     "generations": _read_generations,
 }
 

@@ -19,6 +19,7 @@ from engine.index.generation import GenerationLog, GenerationRecord, Reference
 from engine.index.jvm import start_jvm
 from engine.index.segment import ENTRIES, PASSAGES
 from engine.index.segment_builder import SegmentHeader, SegmentRecord, build_segment
+from engine.index.vector import VectorSettings
 from engine.store.opening import Store, create_store, open_store
 from engine.store.revisions import NewRevision, Revision
 from engine.text.chunking import cut
@@ -52,11 +53,13 @@ class Library:
         root: the folder.
         encoder: makes its vectors.
         counter: names segments.
+        vector_search: how segments index their vectors.
     """
 
     root: Path
     encoder: HashingEncoder = field(default_factory=lambda: HashingEncoder(DIMENSION))
     counter: int = 0
+    vector_search: VectorSettings = field(default_factory=VectorSettings, kw_only=True)
 
     @property
     def store(self) -> Store:
@@ -66,7 +69,7 @@ class Library:
     def copy(self, root: Path) -> Library:
         """Return a copy of everything under another folder."""
         shutil.copytree(self.root, root)
-        return Library(root, self.encoder, self.counter)
+        return Library(root, self.encoder, self.counter, vector_search=self.vector_search)
 
     def add_base(
         self, base: str, scope: str = "public", owner: str = "owner", team: str | None = None
@@ -161,7 +164,9 @@ class Library:
             pa.Table.from_pylist(passages, schema=PASSAGES),
             pa.Table.from_pylist(entries, schema=ENTRIES),
             self.encoder.encode_passages(inputs),
-            SegmentHeader(shard, self.encoder.fingerprint, self.encoder.dimension),
+            SegmentHeader(
+                shard, self.encoder.fingerprint, self.encoder.dimension, self.vector_search
+            ),
         )
 
     def _rows(

@@ -18,6 +18,8 @@ from engine.search.request import (
     Answer,
     Candidates,
     Depth,
+    Explained,
+    ExplainQuery,
     FieldTerms,
     Found,
     Frontier,
@@ -26,12 +28,15 @@ from engine.search.request import (
     Hydrated,
     HydrateQuery,
     Passage,
+    PassageFacts,
     Pin,
     Positions,
     Question,
     Refined,
     RefineQuery,
     SearchQuery,
+    SegmentFacts,
+    ShardFacts,
     Statistics,
     StatisticsQuery,
 )
@@ -111,6 +116,12 @@ questions: st.SearchStrategy[Question] = st.one_of(
     ),
     st.builds(RefineQuery, pins, fields, floats, floats, places),
     st.builds(HydrateQuery, pins, texts, places),
+    st.builds(
+        ExplainQuery,
+        pins,
+        st.dictionaries(texts, st.lists(texts, max_size=3).map(tuple), max_size=2),
+        places,
+    ),
     st.just(GenerationsQuery()),
 )
 passages = st.builds(
@@ -125,6 +136,27 @@ passages = st.builds(
     texts,
     texts,
 )
+facts = st.builds(
+    ShardFacts,
+    shards,
+    st.lists(
+        st.builds(SegmentFacts, texts, st.booleans(), st.none() | st.floats(0, 1)), max_size=2
+    ).map(tuple),
+    st.lists(
+        st.builds(
+            PassageFacts,
+            texts,
+            counts,
+            texts,
+            counts,
+            counts,
+            counts,
+            counts,
+            st.lists(counts, max_size=3).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
 answers: st.SearchStrategy[Answer] = st.one_of(
     st.builds(Statistics, fields),
     st.builds(Found, st.lists(candidates(), max_size=3).map(tuple)),
@@ -133,6 +165,7 @@ answers: st.SearchStrategy[Answer] = st.one_of(
         Hydrated,
         st.dictionaries(shards, st.lists(passages, max_size=2).map(tuple), max_size=2),
     ),
+    st.builds(Explained, st.lists(facts, max_size=2).map(tuple)),
     st.builds(
         Generations,
         st.dictionaries(st.integers(1, 99), st.lists(shards, max_size=3).map(tuple), max_size=3),
