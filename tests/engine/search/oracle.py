@@ -8,7 +8,6 @@ docstrings name, so that scores can be compared to the last bit.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.config import IndexConfig
 from engine.contract import SearchRequest, SearchResult
-from engine.ids import BaseId, ItemId, RevisionId
+from engine.ids import ItemId, RevisionId
 from engine.index.analysis import analyze
 from engine.index.languages import field_name
 from engine.text.chunking import cut
@@ -143,19 +142,50 @@ def cosine(one: Vector, other: Vector) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """Scores of passages; those at or below `least` are not on the side."""
+class Columns:
+    """One query over some passages: every score that the contract names, by passage.
 
-    scores: Sequence[float]
-    least: float
+    Attributes:
+        texts: the passages.
+        lexical: BM25.
+        semantic: the cosine.
+        hybrid: the fused score.
+    """
 
-    def best(self, texts: Sequence[Text]) -> list[int]:
-        """Return each item's best passage (equal: smallest offset), best item first."""
+    texts: Sequence[Text]
+    lexical: Sequence[float]
+    semantic: Sequence[float]
+    hybrid: Sequence[float]
+
+    def side(self, name: str) -> list[int]:
+        """Return each item's best passage on a side (equal: smallest offset), best item first."""
+        scores = {"lexical": self.lexical, "semantic": self.semantic, "hybrid": self.hybrid}[name]
+        least = -math.inf if name == "semantic" else 0.0
         found: dict[str, int] = {}
-        for at in sorted(range(len(texts)), key=lambda at: (-self.scores[at], texts[at].start)):
-            if self.scores[at] > self.least:
-                found.setdefault(texts[at].item, at)
-        return sorted(found.values(), key=lambda at: (-self.scores[at], texts[at].item))
+        for at in sorted(range(len(scores)), key=lambda at: (-scores[at], self.texts[at].start)):
+            if scores[at] > least:
+                found.setdefault(self.texts[at].item, at)
+        return sorted(found.values(), key=lambda at: (-scores[at], self.texts[at].item))
+
+    def only(self, kept: Iterable[int]) -> Columns:
+        """Return the same of some passages."""
+        rows = sorted(kept)
+        return Columns(
+            [self.texts[at] for at in rows],
+            [self.lexical[at] for at in rows],
+            [self.semantic[at] for at in rows],
+            [self.hybrid[at] for at in rows],
+        )
+
+    def windowed(self, window: int) -> Columns:
+        """Return what engines with a fixed window see: the best passages of each side, joined.
+
+        Generously: a passage in one window has both its scores, and hidden passages took no place.
+        """
+        kept: set[int] = set()
+        for scores in (self.lexical, self.semantic):
+            kept |= set(sorted(range(len(scores)), key=lambda at: -scores[at])[:window])
+        return self.only(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,62 +219,65 @@ class Oracle:
             seen, sample_of(library), lambda query: encoder.encode_queries([query])[0], window
         )
 
+    def columns(self, request: SearchRequest) -> Columns:
+        """Score every passage of the request's base, by statistics over all bases."""
+        vector = self.encode(request.query).astype(np.float64)
+        lexical, uppers = bm25(self.texts, request.query)
+        semantic = [cosine(text.vector, vector) for text in self.texts]
+        floor = math.fsum(cosine(row, vector) for row in self.sample) / len(self.sample)
+        hybrid = [
+            request.alpha * (score / upper if upper > 0.0 else 0.0)
+            + (1.0 - request.alpha) * _beyond(near, floor)
+            for score, upper, near in zip(lexical, uppers, semantic, strict=True)
+        ]
+        bases = [text.base for text in self.texts]
+        kept = [at for at, base in enumerate(bases) if request.base in (None, base)]
+        return Columns(self.texts, lexical, semantic, hybrid).only(kept)
+
     def answer(self, request: SearchRequest) -> list[Expected]:
         """Return the ranking of a request, to the last bit."""
-        vector = self.encode(request.query).astype(np.float64)
-        every, uppers = bm25(self.texts, request.query)
-        base: BaseId | None = request.base
-        kept = [at for at, text in enumerate(self.texts) if base in (None, text.base)]
-        texts = [self.texts[at] for at in kept]
-        lexical = [every[at] for at in kept]
-        semantic = [cosine(text.vector, vector) for text in texts]
-        sides = (_Side(lexical, 0.0).best(texts), _Side(semantic, -math.inf).best(texts))
-        ranks = [
-            {texts[at].item: rank for rank, at in enumerate(side[: self.window], start=1)}
-            for side in sides
-        ]
-        if request.mode == "rrf":
+        return self.rank(self.columns(request), request)
+
+    def rank(self, columns: Columns, request: SearchRequest) -> list[Expected]:
+        """Rank passages as the request wants, and cut."""
+        mode, texts = request.mode, columns.texts
+        sides = {name: columns.side(name) for name in ("lexical", "semantic")}
+        ranks = {
+            name: {texts[at].item: rank for rank, at in enumerate(side[: self.window], start=1)}
+            for name, side in sides.items()
+        }
+        if mode == "rrf":
             shown = self._fused_ranks(texts, sides)
-        elif request.mode == "hybrid":
-            floor = math.fsum(cosine(row, vector) for row in self.sample) / len(self.sample)
-            fused = [
-                request.alpha * (score / upper if upper > 0.0 else 0.0)
-                + (1.0 - request.alpha) * _beyond(near, floor)
-                for score, upper, near in zip(
-                    lexical, [uppers[at] for at in kept], semantic, strict=True
-                )
-            ]
-            shown = [(at, fused[at]) for at in _Side(fused, 0.0).best(texts)]
         else:
-            number = 0 if request.mode == "lexical" else 1
-            scores = (lexical, semantic)[number]
-            shown = [(at, scores[at]) for at in sides[number]]
+            scores: Sequence[float] = getattr(columns, mode)
+            shown = [(at, scores[at]) for at in columns.side(mode)]
+        lexical, semantic = mode != "semantic", mode != "lexical"
         return [
             Expected(
                 item=texts[at].item,
                 start=texts[at].start,
                 score=score,
-                lexical=None if request.mode == "semantic" else lexical[at],
-                semantic=None if request.mode == "lexical" else semantic[at],
-                lexical_rank=None if request.mode == "semantic" else ranks[0].get(texts[at].item),
-                semantic_rank=None if request.mode == "lexical" else ranks[1].get(texts[at].item),
+                lexical=columns.lexical[at] if lexical else None,
+                semantic=columns.semantic[at] if semantic else None,
+                lexical_rank=ranks["lexical"].get(texts[at].item) if lexical else None,
+                semantic_rank=ranks["semantic"].get(texts[at].item) if semantic else None,
             )
             for at, score in shown[: request.max_results]
         ]
 
     def _fused_ranks(
-        self, texts: Sequence[Text], sides: Sequence[Sequence[int]]
+        self, texts: Sequence[Text], sides: Mapping[str, Sequence[int]]
     ) -> list[tuple[int, float]]:
-        fused: Counter[str] = Counter()
+        fused: dict[str, float] = {}
         shown: dict[str, tuple[int, int]] = {}
-        for side in sides:
+        for side in (sides["lexical"], sides["semantic"]):
             for rank, at in enumerate(side[: self.window], start=1):
                 item = texts[at].item
-                fused[item] += 1.0 / (RANK_CONSTANT + rank)  # type: ignore[assignment]  # not counts
+                fused[item] = fused.get(item, 0.0) + 1.0 / (RANK_CONSTANT + rank)
                 if item not in shown or rank < shown[item][0]:  # equal: the lexical side shows it
                     shown[item] = (rank, at)
         order = sorted(fused, key=lambda item: (-fused[item], item))
-        return [(shown[item][1], float(fused[item])) for item in order]
+        return [(shown[item][1], fused[item]) for item in order]
 
 
 def _beyond(near: float, floor: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +35,8 @@ def _ranks(ordered: Sequence[Imagined], window: int) -> dict[ItemId, int]:
 
 def _fused(one: Imagined, goal: Goal) -> float:
     lexical = one.lexical / FIELDS[one.field].upper
-    semantic = max(0.0, one.semantic - goal.floor) / (1.0 - goal.floor)
+    room = 1.0 - goal.floor
+    semantic = max(0.0, one.semantic - goal.floor) / room if room > 0.0 else 0.0
     return goal.alpha * lexical + (1.0 - goal.alpha) * semantic
 
 
@@ -79,7 +80,11 @@ def brute_force(passages: Sequence[Imagined], goal: Goal) -> Expected:
 
 
 def follow(
-    passages: Sequence[Imagined], goal: Goal, depth: Depth, rng: random.Random
+    passages: Sequence[Imagined],
+    goal: Goal,
+    depth: Depth,
+    rng: random.Random,
+    given_up: Collection[ShardId] = (),
 ) -> tuple[Pool, Step, int]:
     """Follow steps to the end, as the coordinator does."""
     depths = dict.fromkeys({one.shard for one in passages}, depth)
@@ -89,7 +94,7 @@ def follow(
         rng.shuffle(shards)
         found = [answer(passages, shard, depths[shard], rng) for shard in shards]
         pool = gather(found, FIELDS, exact)
-        step = decide(pool, goal)
+        step = decide(pool, goal, given_up)
         if step.final:
             return pool, step, rounds
         for shard in step.deepen:
@@ -119,8 +124,8 @@ def goals(draw: st.DrawFn) -> Goal:
         mode=draw(st.sampled_from(MODES)),
         limit=draw(st.integers(1, window)),
         window=window,
-        alpha=draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
-        floor=draw(st.sampled_from([-0.5, 0.0, 0.25])),
+        alpha=draw(st.sampled_from([0.0, 1e-300, 0.25, 0.5, 1.0])),
+        floor=draw(st.sampled_from([-0.5, 0.0, 0.25, 1.0, 1.25])),
     )
 
 
@@ -144,6 +149,32 @@ def test_a_short_answer_is_the_head_of_a_long_one(
     wide = Goal(goal.mode, goal.window, goal.window, goal.alpha, goal.floor)
     long, whole, _ = follow(passages, wide, Depth(3, 3), rng)
     assert shown(short, step.placed) == shown(long, whole.placed)[: goal.limit]
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpora(), goals(), st.integers(1, 3), st.sets(st.integers(0, 3)), st.randoms())
+def test_shards_given_up_count_with_what_they_returned_and_the_others_in_full(
+    passages: list[Imagined], goal: Goal, depth: int, lost: set[int], rng: random.Random
+) -> None:
+    given_up = {ShardId(shard) for shard in lost}
+    pool, step, _ = follow(passages, goal, Depth(depth, depth), rng, given_up)
+    known = [one for one in passages if one.shard not in given_up]
+    for shard in sorted(given_up):
+        returned = answer(passages, shard, Depth(depth, depth), rng)
+        known += [passages[at] for at in sorted(returned.ordinals.tolist())]
+    assert shown(pool, step.placed) == brute_force(known, goal)
+
+
+@settings(max_examples=40, deadline=None)
+@given(corpora(), goals(), st.randoms(use_true_random=False))
+def test_a_final_ranking_is_the_same_at_every_depth(
+    passages: list[Imagined], goal: Goal, rng: random.Random
+) -> None:
+    rankings = [
+        shown(pool, step.placed)
+        for pool, step, _ in (follow(passages, goal, Depth(at, at), rng) for at in (1, 3, 50))
+    ]
+    assert rankings == [rankings[0]] * len(rankings)
 
 
 def _planted(count: int) -> list[Imagined]:
