@@ -11,6 +11,7 @@ PYTHON ?=
 KEEP ?=
 ALL ?=
 CORPUS ?=
+CORPORA ?=
 ARGS ?=
 
 export RAY_USAGE_STATS_ENABLED := 0
@@ -63,9 +64,9 @@ test-gpu: $(READY) ## the tests that need a GPU
 demo: $(READY) ## the whole product on a real corpus (KEEP=1 leaves it serving, ALL=1 reads every package)
 	$(BIN)/octavo demo $(if $(KEEP),--keep) $(if $(ALL),--all) $(ARGS)
 
-bench: $(READY) ## retrieval quality of a BEIR folder, lexical side (CORPUS=DIR)
-	@test -n "$(CORPUS)" || { echo "say which: make bench CORPUS=DIR (a folder in BEIR form)"; exit 2; }
-	$(BIN)/python -m benchmarks.quality --corpus "$(CORPUS)" --mode lexical $(ARGS)
+bench: $(READY) ## retrieval quality: lexical on one BEIR folder (CORPUS=DIR), all modes on many (CORPORA=FOLDER)
+	@test -n "$(CORPUS)$(CORPORA)" || { echo "say which: make bench CORPUS=DIR (a folder in BEIR form), or CORPORA=FOLDER (a folder of such)"; exit 2; }
+	$(BIN)/python -m benchmarks.quality $(if $(CORPORA),--all "$(CORPORA)",--corpus "$(CORPUS)" --mode lexical) $(ARGS)
 
 format: $(READY) ## rewrite the code as ruff formats it
 	$(BIN)/ruff check --fix .

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
+from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +17,10 @@ from engine.errors import OperatorError
 
 type Scored = Sequence[tuple[str, float]]
 """Document ids with scores, best first."""
+
+Half = Literal["tune", "report"]
+
+HALVES: tuple[Half, ...] = ("tune", "report")
 
 
 class CollectionError(OperatorError):
@@ -45,10 +52,37 @@ class Collection:
         if count is None or count >= len(self.queries):
             return self
         names = list(self.queries)
-        chosen = [names[index * len(names) // count] for index in range(count)]
-        queries = {name: self.queries[name] for name in chosen}
-        qrels = {name: self.qrels[name] for name in chosen}
-        return Collection(self.name, self.corpus, queries, qrels, self.left_out)
+        return self._of([names[index * len(names) // count] for index in range(count)])
+
+    def half(self, which: Half) -> Collection:
+        """Return it with the queries of one half, in the order of the file."""
+        return self._of([name for name in self.queries if half_of(name) == which])
+
+    def _of(self, names: Names[str]) -> Collection:
+        queries = {name: self.queries[name] for name in names}
+        return replace(self, queries=queries, qrels={name: self.qrels[name] for name in names})
+
+
+def half_of(query: str) -> Half:
+    """Say in which half a query lies: `tune`, to decide by, or `report`, to publish.
+
+    A bit of the SHA-256 of its id decides, so the halves depend on no order, sample or collection:
+    a question that is asked in several languages under one id lies in the same half in all.
+    """
+    even = hashlib.sha256(query.encode("utf-8")).digest()[0] % 2 == 0
+    return "tune" if even else "report"
+
+
+def collections_in(folder: Path) -> list[Path]:
+    """Return the folders of a folder that hold a test collection, by name.
+
+    Raises:
+        CollectionError: there is none.
+    """
+    found = sorted(path.parent for path in folder.glob("*/queries.jsonl"))
+    if not found:
+        raise CollectionError(f"{folder} holds no folder in BEIR form")
+    return found
 
 
 def read_collection(folder: Path) -> Collection:

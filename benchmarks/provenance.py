@@ -23,7 +23,7 @@ def provenance(module: str) -> dict[str, Any]:
         module: the program, as `python -m` names it.
     """
     return {
-        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module, *map(_placeless, sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "machine": {
@@ -35,6 +35,11 @@ def provenance(module: str) -> dict[str, Any]:
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _placeless(word: str) -> str:
+    """Return the last part of a path: where things lie on a machine is no part of a number."""
+    return Path(word).name if "/" in word else word
 
 
 def _commit() -> str | None:

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR
 
-from benchmarks.beir import CollectionError, read_collection, run_lines, strictly_decreasing
+from benchmarks.beir import (
+    CollectionError,
+    collections_in,
+    half_of,
+    read_collection,
+    run_lines,
+    strictly_decreasing,
+)
 
 
 def write_collection(folder: Path, qrels: str, queries: list[dict[str, str]]) -> Path:
@@ -46,6 +53,37 @@ def test_a_sample_of_everything_is_the_collection(tmp_path: Path, count: int | N
     qrels = "q0\td1\t1\nq1\td1\t1\nq2\td1\t1\n"
     collection = read_collection(write_collection(tmp_path, qrels, queries(3)))
     assert collection.sample(count) == collection
+
+
+def test_the_halves_share_the_queries_and_hang_on_ids_alone(tmp_path: Path) -> None:
+    qrels = "".join(f"q{number}\td1\t1\n" for number in range(200))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    collection = read_collection(write_collection(tmp_path / "one", qrels, queries(200)))
+    other = read_collection(write_collection(tmp_path / "other", qrels, queries(200)[::-3]))
+    tune, report = collection.half("tune"), collection.half("report")
+    assert {*tune.queries, *report.queries} == set(collection.queries)
+    assert not set(tune.queries) & set(report.queries)
+    assert 80 <= len(tune.queries) <= 120
+    assert list(tune.qrels) == list(tune.queries)
+    assert set(other.half("tune").queries) == set(tune.queries) & set(other.queries)
+    assert set(collection.sample(50).half("report").queries) <= set(report.queries)
+
+
+def test_a_query_never_changes_its_half() -> None:
+    # published figures are of one half: another rule would mix it with what was tuned on
+    halves = [half_of(name) for name in ("q0", "q1", "q2", "q3", "é", "")]
+    assert halves == ["tune", "report", "tune", "tune", "tune", "report"]
+
+
+def test_a_folder_of_collections_is_read_by_name(tmp_path: Path) -> None:
+    for name in ("zeta", "alpha"):
+        (tmp_path / name).mkdir()
+        write_collection(tmp_path / name, "q0\td1\t1\n", queries(1))
+    (tmp_path / "notes").mkdir()
+    assert [folder.name for folder in collections_in(tmp_path)] == ["alpha", "zeta"]
+    with pytest.raises(CollectionError, match="holds no folder"):
+        collections_in(tmp_path / "notes")
 
 
 @pytest.mark.parametrize(
