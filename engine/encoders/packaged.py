@@ -7,6 +7,7 @@ into the user's cache; the package's native engine is never imported.
 from __future__ import annotations
 
 import errno
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -34,13 +35,17 @@ _MAGIC = b"E5S1"
 _BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 _BLOCK_VALUES = 32
 
+_LOCK = "conversion.lock"
+_STAGING = "."  # stands in the names of unfinished folders only
+
 
 def packaged_model() -> Path:
     """Return the folder of the default encoder, converting it at the first call (about 5 s).
 
     The folder lies in `$XDG_CACHE_HOME/octavo/encoders` (`~/.cache` if unset), named by the hash of
-    the weights and the converter's version. Processes may call this at the same time: each writes a
-    folder of its own, and the first to rename it wins.
+    the weights and the converter's version. Processes may call this at the same time: one converts
+    under a file lock, and the others wait for it. What a killed process left is removed by the next
+    that converts.
 
     Raises:
         EncoderError: the package is missing or its weights are not what this code reads.
@@ -52,18 +57,38 @@ def packaged_model() -> Path:
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+        with (folder.parent / _LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it, however the process ends
+            if not folder.is_dir():
+                _make(weights, folder)
     except OSError as error:
         raise _unwritable(folder.parent, error) from None
+    return folder
+
+
+def _make(weights: Path, folder: Path) -> None:
+    """Convert into a folder beside, then rename it. The caller holds the lock."""
+    for left in folder.parent.glob(f"*-*{_STAGING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    staging = Path(tempfile.mkdtemp(prefix=f"{folder.name}{_STAGING}", dir=folder.parent))
     try:
         _convert(weights, staging)
         staging.chmod(0o755)
-        _rename(staging, folder)
-    except OSError as error:
-        raise _unwritable(folder.parent, error) from None
+        for path in [*staging.rglob("*"), staging]:
+            _sync(path)
+        staging.rename(folder)
+        _sync(folder.parent)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return folder
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or a folder's names, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _unwritable(cache: Path, error: OSError) -> OperatorError:
@@ -71,18 +96,6 @@ def _unwritable(cache: Path, error: OSError) -> OperatorError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StorageFullError(message)
     return EncoderError(message)
-
-
-def _rename(staging: Path, folder: Path) -> None:
-    for path in staging.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    try:
-        staging.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first, with the same bytes
-            raise
 
 
 def _weights_path() -> Path:
