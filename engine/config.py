@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.access_config import AuditConfig, AuthConfig, FairnessConfig
 from engine.errors import ConfigurationError
 
 
@@ -102,6 +103,8 @@ class ServeConfig(Section):
     ingress_replicas: int = Field(1, ge=1, le=256)
     max_ongoing_requests: int = Field(64, ge=1, le=10_000)
     max_body_bytes: int = Field(65_536, ge=1024)
+    body_timeout_s: float = Field(10.0, gt=0.0, le=600.0)
+    """A body that has not come by then is refused."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted besides the listening address; empty: loopback names only."""
     allowed_origins: tuple[str, ...] = ()
@@ -139,6 +142,9 @@ class Config(Section):
     catalog: CatalogConfig = CatalogConfig()
     jvm: JvmConfig = JvmConfig()
     serve: ServeConfig = ServeConfig()
+    auth: AuthConfig = AuthConfig()
+    fairness: FairnessConfig = FairnessConfig()
+    audit: AuditConfig = AuditConfig()
     jobs: JobsConfig = JobsConfig()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
@@ -20,7 +21,10 @@ from engine.errors import (
     InvalidRequestError,
     OverloadedError,
     QueryRequiredError,
+    ScopeRequiredError,
 )
+from serve.fairness import Limits, Places
+from serve.visit import Visit
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +38,16 @@ class Answers(Protocol):
         """Answer one call of the contract; raises `EngineError` with the contract's codes."""
         ...
 
+    async def explain(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+        """Answer a search and show its arithmetic, for operators; raises as `answer` does."""
+        ...
+
     async def ready(self) -> bool:
         """Say whether queries can be answered: a settled generation, or a store known empty."""
         ...
+
+
+Ask = Callable[[Mapping[str, Any], Principal], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +95,25 @@ def refusal(error: EngineError, status: int | None = None) -> Reply:
     return Reply(render_error(error), number, wait)
 
 
-def fault(error: BaseException) -> Reply:
-    """Turn a failure that no caller may see into a fault id, and log it under that id."""
+def fault(error: BaseException, request_id: str = "") -> Reply:
+    """Turn a failure that no caller may see into a fault id, and log it under that id.
+
+    Args:
+        error: what went wrong.
+        request_id: of the request, if there was one.
+    """
     number = uuid4().hex
-    logger.error("call failed", exc_info=error, extra={"fault": number})
+    extra = {"fault": number, "request": request_id}
+    logger.error("call failed", exc_info=error, extra=extra)
     return refusal(InternalError(number))
 
 
 class Door:
-    """Answers calls, at most `limit` at a time; nothing that goes wrong inside gets out."""
+    """Answers calls, as many at a time as the limits say; nothing that goes wrong gets out."""
 
-    def __init__(self, answers: Answers, limit: int = 64) -> None:
+    def __init__(self, answers: Answers, limits: Limits | None = None) -> None:
         self._answers = answers
-        self._limit = limit
-        self._running = 0
+        self._places = Places(limits or Limits())
 
     async def ready(self) -> bool:
         """Say whether queries can be answered."""
@@ -107,7 +123,12 @@ class Door:
             return False
 
     async def reply(
-        self, arguments: Mapping[str, Any] | InvalidRequestError, principal: Principal
+        self,
+        arguments: Mapping[str, Any] | InvalidRequestError,
+        principal: Principal,
+        *,
+        explain: bool = False,
+        visit: Visit | None = None,
     ) -> Reply:
         """Answer one call.
 
@@ -115,23 +136,37 @@ class Door:
             arguments: raw, as the caller sent them; or what is wrong with their form, which is
                 said only to a caller who may ask at all.
             principal: the verified caller.
+            explain: show the arithmetic of a search, to operators only.
+            visit: the request that brings the call; what it turns out to be is noted in it.
         """
-        if self._running >= self._limit:
-            return refusal(OverloadedError(f"{self._limit} requests are running already"))
-        self._running += 1
+        visit = visit or Visit(principal=principal)
+        if isinstance(arguments, InvalidRequestError):
+            visit.kind = "invalid"
+        else:
+            visit.note_arguments(arguments, "explain" if explain else None)
+        ask = self._answers.explain if explain else self._answers.answer
         try:
-            if isinstance(arguments, InvalidRequestError):
-                # asked with nothing: a switched-off runtime or a missing scope is said first
-                await self._answers.answer({}, principal)
-                return refusal(arguments)
-            return Reply(await self._answers.answer(arguments, principal))
-        except QueryRequiredError as error:
-            return refusal(arguments if isinstance(arguments, InvalidRequestError) else error)
+            if visit.overload is not None:
+                raise visit.overload
+            async with self._places.place(principal.subject):
+                reply = await self._asked(ask, arguments, principal)
+        except ScopeRequiredError as error:
+            visit.missing_scope = error.scope
+            reply = refusal(error)
         except EngineError as error:
-            if error.code in HTTP_STATUS:
-                return refusal(error)
-            return fault(error)
+            known = error.code in HTTP_STATUS
+            reply = refusal(error) if known else fault(error, visit.request_id)
         except Exception as error:  # noqa: BLE001  the one catch-all: no exception text gets out
-            return fault(error)
-        finally:
-            self._running -= 1
+            reply = fault(error, visit.request_id)
+        visit.note_answer(reply.body)
+        return reply
+
+    async def _asked(
+        self, ask: Ask, arguments: Mapping[str, Any] | InvalidRequestError, principal: Principal
+    ) -> Reply:
+        if not isinstance(arguments, InvalidRequestError):
+            return Reply(await ask(arguments, principal))
+        with suppress(QueryRequiredError):
+            # asked with nothing: a switched-off runtime or a missing scope is said first
+            await ask({}, principal)
+        return refusal(arguments)

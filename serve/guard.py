@@ -1,18 +1,26 @@
-"""What stands before every route: header clean-up, Host and Origin, the credential."""
+"""What stands before every route: header clean-up, Host and Origin, credential, rate, body."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine.authorization import ANONYMOUS, Principal
-from engine.errors import InvalidRequestError, UnauthorizedError
+from engine.authorization import Principal
+from engine.errors import EngineError, InvalidRequestError, OverloadedError, UnauthorizedError
+from serve.audit import Trail
 from serve.auth.credentials import Credentials
+from serve.body import read_body
 from serve.door import json_response, refusal
+from serve.fairness import Rates
+from serve.metadata import ProtectedResource
+from serve.visit import Visit
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -71,53 +79,189 @@ class Names:
         return not values or (len(values) == 1 and _matches(values[0].casefold(), self.origins))
 
 
-class Guard:
-    """Stands before an application: Host 421, Origin 403, credential 401, in this order.
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a guard goes by.
 
-    The verified principal is put into the scope's state as `principal`. Paths of `open_paths` need
-    no credential. Without credentials everybody is the anonymous reader of public bases, which is
-    for loopback only.
+    Attributes:
+        names: the Host and Origin headers that are accepted.
+        credentials: None: everybody is the anonymous reader of public bases, for loopback only.
+        resource: what a caller without a valid credential is told.
+        rates: how often one caller may ask.
+        trail: where each request is recorded.
+        open_paths: need no credential, are not counted and not recorded.
+        max_body_bytes: of a request.
+        body_timeout_s: in which a body must have come.
+    """
+
+    names: Names
+    credentials: Credentials | None
+    resource: ProtectedResource
+    rates: Rates
+    trail: Trail
+    open_paths: frozenset[str]
+    max_body_bytes: int
+    body_timeout_s: float
+
+
+class Guard:
+    """Stands before an application: Host 421, Origin 403, credential 401, rate 503, body 413, 408.
+
+    A `Visit` with the verified principal is put into the scope's state as `visit`. The body is read
+    before the application begins, so that a slow client holds no place. When the answer is ready,
+    the credential is looked at once more: one that was taken back meanwhile gets nothing.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        names: Names,
-        credentials: Credentials | None,
-        open_paths: frozenset[str] = frozenset(),
+        self, app: ASGIApp, policy: Policy, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._app = app
-        self._names = names
-        self._credentials = credentials
-        self._open_paths = open_paths
+        self._policy = policy
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refused = await self._verdict(scope, Headers(scope=scope))
-        await (refused or self._app)(scope, receive, send)
+        headers, visit = Headers(scope=scope), Visit()
+        scope["state"] = {**scope.get("state", {}), "visit": visit}
+        secured = scope["path"] not in self._policy.open_paths
+        gate = _Exit(self._policy, scope, send, visit, self._clock)
+        try:
+            refused = self._misdirected(headers)
+            if refused is None and secured:
+                refused = await self._verdict(headers, visit, gate)
+            if refused is None and secured:
+                body = await read_body(
+                    headers, receive, self._policy.max_body_bytes, self._policy.body_timeout_s
+                )
+                receive = body.replay
+                refused = body.refused
+            if refused is not None:
+                visit.kind = "refused"
+            await (refused or self._app)(scope, receive, gate.send)
+        finally:
+            gate.close(recorded=secured or visit.kind == "refused")
 
-    async def _verdict(self, scope: Scope, headers: Headers) -> Response | None:
-        if not self._names.accept_host(headers):
+    def _misdirected(self, headers: Headers) -> Response | None:
+        if not self._policy.names.accept_host(headers):
             return json_response(refusal(InvalidRequestError("unknown host"), 421))
-        if not self._names.accept_origin(headers):
+        if not self._policy.names.accept_origin(headers):
             return json_response(refusal(InvalidRequestError("origin not allowed"), 403))
-        if scope["path"] in self._open_paths:
-            return None
-        if self._credentials is None:
-            principal: Principal | None = ANONYMOUS
-        else:
-            token = bearer(headers)
-            principal = None if token is None else await self._credentials.principal(token)
-        if principal is None:
-            challenge = 'Bearer error="invalid_token"' if "authorization" in headers else "Bearer"
-            refused = refusal(UnauthorizedError())
-            return json_response(refused, {"WWW-Authenticate": challenge})
-        scope["state"] = {**scope.get("state", {}), "principal": principal}
         return None
+
+    async def _verdict(self, headers: Headers, visit: Visit, gate: _Exit) -> Response | None:
+        try:
+            if self._policy.credentials is not None:
+                token = bearer(headers)
+                visit.principal = await _verified(self._policy.credentials, token)
+                gate.token = token
+        except UnauthorizedError as error:
+            visit.reason = getattr(error, "reason", "none given")
+            given = "invalid_token" if "authorization" in headers else ""
+            challenge = {"WWW-Authenticate": self._policy.resource.challenge(given)}
+            return json_response(refusal(error), challenge)
+        except OverloadedError as error:
+            return json_response(refusal(error))
+        early_s = self._policy.rates.charge(visit.principal.subject)
+        if early_s:
+            overload = OverloadedError("this caller asks too often", early_s)
+            if early_s > self._policy.rates.patience_s:
+                return json_response(refusal(overload))
+            visit.overload = overload  # said by the door, in the words of its protocol
+        return None
+
+
+async def _verified(credentials: Credentials, token: str | None) -> Principal:
+    principal = None if token is None else await credentials.principal(token)
+    if principal is None:
+        raise UnauthorizedError
+    return principal
+
+
+class _Exit:
+    """What every answer passes on its way out."""
+
+    def __init__(
+        self, policy: Policy, scope: Scope, send: Send, visit: Visit, clock: Callable[[], float]
+    ) -> None:
+        self.token: str | None = None
+        self._policy = policy
+        self._scope = scope
+        self._send = send
+        self._visit = visit
+        self._clock = clock
+        self._began = clock()
+        self._status = 0
+        self._latency_s = 0.0
+        self._replaced = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of an answer on, or put a refusal in its place."""
+        if self._replaced:
+            return
+        if message["type"] == "http.response.start":
+            refused = await self._taken_back()
+            if refused is not None:
+                self._replaced = True
+                self._visit.answered = []
+                await refused(self._scope, _nothing, self._dispatch)
+                return
+            self._challenge_scope(message)
+        await self._dispatch(message)
+
+    async def _dispatch(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._latency_s = self._clock() - self._began
+            MutableHeaders(scope=message)["Octavo-Request-Id"] = self._visit.request_id
+        await self._send(message)
+
+    async def _taken_back(self) -> Response | None:
+        """Look at the credential again: it may have been taken back while the answer was made."""
+        credentials = self._policy.credentials
+        if credentials is None or self.token is None:
+            return None
+        try:
+            if await credentials.principal(self.token) == self._visit.principal:
+                return None
+            refused: EngineError = UnauthorizedError()
+        except (UnauthorizedError, OverloadedError) as error:
+            refused = error
+        self._visit.kind = "refused"
+        self._visit.outcome, self._visit.reason = refused.code, "taken back"
+        headers = {}
+        if isinstance(refused, UnauthorizedError):
+            headers["WWW-Authenticate"] = self._policy.resource.challenge("invalid_token")
+        return json_response(refusal(refused), headers)
+
+    def _challenge_scope(self, message: Message) -> None:
+        """Say which scope lacks. An OAuth client learns it by the status, in MCP too."""
+        missing = self._visit.missing_scope
+        if not missing or self._policy.credentials is None:
+            return
+        challenge = self._policy.resource.challenge("insufficient_scope", missing)
+        MutableHeaders(scope=message)["WWW-Authenticate"] = challenge
+        if self._policy.resource.announced:
+            message["status"] = 403
+
+    def close(self, *, recorded: bool) -> None:
+        """Write the record of the request. One without an answer has the status 0."""
+        visit = self._visit
+        if not self._status:
+            visit.outcome = "no answer"
+        elif visit.outcome == "ok" and self._status >= 400:
+            visit.outcome = f"status {self._status}"
+        if recorded:
+            method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
+            self._policy.trail.record(
+                visit, method=method, status=self._status, latency_s=self._latency_s
+            )
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
 
 
 class StripHeaders:

@@ -1,4 +1,4 @@
-"""The HTTP door: search, addressed reads, the OpenAPI document, health.
+"""The HTTP door: search, addressed reads, explanations for operators, OpenAPI, health.
 
 Ids are percent-encoded in paths and decoded exactly once, from the raw path, so that an id may hold
 any character, `/` and `%2F` included.
@@ -15,10 +15,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from engine.authorization import Principal
 from engine.errors import InvalidRequestError
 from serve.door import Door, Reply, json_response, refusal
 from serve.openapi import document
+from serve.visit import Visit
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 READ_PARAMETERS = ("offset", "limit_chars", "knowledge_base_id")
@@ -117,7 +117,7 @@ async def _bounded_body(request: Request, limit: int) -> bytes:
 
 
 class HttpDoor:
-    """An ASGI application over one `Door`. `Guard` has put the principal into the state."""
+    """An ASGI application over one `Door`. `Guard` has put the visit into the state."""
 
     def __init__(self, door: Door, *, max_body_bytes: int) -> None:
         self._door = door
@@ -145,6 +145,7 @@ class HttpDoor:
     def _route(self, path: bytes) -> tuple[Handler | None, str]:
         fixed: dict[bytes, tuple[Handler, str]] = {
             b"/v1/search": (self._search, "POST"),
+            b"/v1/explain": (self._explain, "POST"),
             b"/openapi.json": (self._openapi, "GET"),
             b"/healthz": (self._healthz, "GET"),
             b"/readyz": (self._readyz, "GET"),
@@ -173,6 +174,12 @@ class HttpDoor:
         return read
 
     async def _search(self, request: Request) -> Response:
+        return await self._posted(request, explain=False)
+
+    async def _explain(self, request: Request) -> Response:
+        return await self._posted(request, explain=True)
+
+    async def _posted(self, request: Request, *, explain: bool) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
         if kind != "application/json":
             error = InvalidRequestError("the content type must be application/json")
@@ -186,13 +193,18 @@ class HttpDoor:
             arguments: Mapping[str, Any] | InvalidRequestError = parse_body(body)
         except InvalidRequestError as error:
             arguments = error
-        return await self._ask(request, arguments)
+        return await self._ask(request, arguments, explain=explain)
 
     async def _ask(
-        self, request: Request, arguments: Mapping[str, Any] | InvalidRequestError
+        self,
+        request: Request,
+        arguments: Mapping[str, Any] | InvalidRequestError,
+        *,
+        explain: bool = False,
     ) -> Response:
-        principal: Principal = request.state.principal
-        return json_response(await self._door.reply(arguments, principal))
+        visit: Visit = request.state.visit
+        reply = await self._door.reply(arguments, visit.principal, explain=explain, visit=visit)
+        return json_response(reply)
 
     async def _openapi(self, request: Request) -> Response:  # noqa: ARG002  a handler's shape
         return json_response(Reply(self._document))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import serve as rayserve
 from ray.serve.handle import DeploymentHandle
+from ray.util.metrics import Counter
 from starlette.types import ASGIApp
 
 from engine.config import undump_config
@@ -17,7 +18,8 @@ from engine.local import open_follower, open_knowledge
 from engine.search.answering import Knowledge
 from engine.search.client import GroupClient
 from engine.search.encoding import LocalQueryEncoder, QueryEncoder
-from serve.auth.tokens import StaticTokens
+from serve.audit import Trail, open_audit
+from serve.auth.opening import open_credentials
 from serve.clients import group_client, remote_encoder
 from serve.doors import build_app
 from serve.health import Health
@@ -25,6 +27,18 @@ from serve.logs import open_log
 from serve.loopback import keep_replica_local
 
 _ENCODER_PATIENCE_S = 60.0
+
+
+def _counter() -> Callable[[str, str], None]:
+    """Return what counts requests in Ray's metrics: few kinds and outcomes, no names, no ids."""
+    counter = Counter(
+        "octavo_requests", description="Requests answered.", tag_keys=("kind", "outcome")
+    )
+
+    def count(kind: str, outcome: str) -> None:
+        counter.inc(1.0, {"kind": kind, "outcome": outcome})
+
+    return count
 
 
 @rayserve.ingress()
@@ -42,14 +56,15 @@ class IngressDeployment:
 
         Args:
             config_text: the configuration, as `dump_config` wrote it.
-            tokens: the path of the token file; None: everybody is anonymous.
+            tokens: the path of the token file, if there is one.
             groups: the shard groups that are deployments; empty: one group, in this process.
             encoder: the encoder deployment; None: an encoder in this process.
         """
         keep_replica_local()
         self._config = undump_config(config_text)
         open_log(self._config)
-        self._credentials = None if tokens is None else StaticTokens(Path(tokens))
+        self._credentials = open_credentials(self._config, None if tokens is None else Path(tokens))
+        open_audit(self._config, credentials=self._credentials is not None)
         position = None if groups else 0
         self._follower = open_follower(self._config, position=position, groups=max(1, len(groups)))
         self._health = Health(self._follower.healthy)
@@ -81,7 +96,7 @@ class IngressDeployment:
         self._require_space(encoder)
         knowledge = open_knowledge(self._config, self._follower, self._clients(), encoder)
         self._knowledge = knowledge
-        return build_app(knowledge, self._config, self._credentials)
+        return build_app(knowledge, self._config, self._credentials, Trail(_counter()))
 
     async def check_health(self) -> None:
         """Tell Serve whether this replica is worth keeping.

@@ -19,16 +19,15 @@ from pathlib import Path
 from types import FrameType
 
 from engine.config import Config, dump_config, undump_config
-from engine.errors import ConfigurationError, EngineError, OperatorError
+from engine.errors import EngineError, OperatorError
 from engine.index.jvm import find_java
 from engine.store.opening import open_store
 from serve import processes, runtime
-from serve.auth.tokens import StaticTokens
+from serve.auth.opening import open_credentials
 from serve.logs import set_aside_long_log
 
 _READY_S = 300.0
 _POLL_S = 0.1
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def url_of(config: Config) -> str:
@@ -43,19 +42,13 @@ def check_configuration(config: Config, tokens: Path | None) -> None:
     """Check what can be known before anything is started.
 
     Raises:
-        ConfigurationError: no tokens although other machines could connect; a bad token file; the
-            port is in use.
+        ConfigurationError: no credentials although other machines could connect; a bad token file
+            or deny list; the port is in use.
         StoreError: there is no store at the root.
         JavaError: there is no usable Java.
     """
     wanted = config.serve
-    if tokens is None and wanted.host not in _LOOPBACK:
-        message = (
-            f"serve.host {wanted.host} is not a loopback address: give a token file (--tokens)"
-        )
-        raise ConfigurationError(message)
-    if tokens is not None:
-        StaticTokens(tokens)
+    open_credentials(config, tokens)
     host = runtime.LOOPBACK if wanted.host == "localhost" else wanted.host
     runtime.require_free_port(host, wanted.port)
     open_store(config.root)
@@ -65,6 +58,17 @@ def check_configuration(config: Config, tokens: Path | None) -> None:
 def absolute(root: str) -> str:
     """Return a store's root as workers see it, whose working directory is another. URIs stay."""
     return root if "://" in root else str(Path(root).absolute())
+
+
+def located(config: Config) -> Config:
+    """Return a configuration whose files are named as workers see them."""
+    audit, auth = config.audit, config.auth
+    if audit.destination not in ("auto", "off", "stderr"):
+        audit = audit.model_copy(update={"destination": absolute(audit.destination)})
+    if auth.deny_list:
+        auth = auth.model_copy(update={"deny_list": absolute(auth.deny_list)})
+    changes = {"root": absolute(config.root), "audit": audit, "auth": auth}
+    return config.model_copy(update=changes)
 
 
 def _answers(url: str) -> int | None:
@@ -141,14 +145,14 @@ def launch(config: Config, tokens: Path | None = None) -> Server:
 
     Args:
         config: the tree.
-        tokens: the token file; None: everybody is anonymous, on a loopback address only.
+        tokens: the token file. Without it and `auth.issuers` everybody is anonymous, on loopback.
 
     Raises:
         ConfigurationError: the configuration, the token file or the port; nothing was started.
         OperatorError: it did not come up; what was started is stopped.
     """
     check_configuration(config, tokens)
-    config = config.model_copy(update={"root": absolute(config.root)})
+    config = located(config)
     set_aside_long_log(config)
     preparation = runtime.prepare(config)
     server = Server(config, preparation)
@@ -177,7 +181,7 @@ def serve_until_stopped(
 
     Args:
         config: the tree.
-        tokens: the token file; None: everybody is anonymous, on a loopback address only.
+        tokens: the token file. Without it and `auth.issuers` everybody is anonymous, on loopback.
         announce: told once, when the server is ready.
 
     Raises:
@@ -254,7 +258,7 @@ def spawn(config: Config, tokens: Path | None = None, *, log: Path) -> Spawned:
 
     Args:
         config: the tree.
-        tokens: the token file; None: everybody is anonymous, on a loopback address only.
+        tokens: the token file. Without it and `auth.issuers` everybody is anonymous, on loopback.
         log: the file that receives what the process writes.
 
     Raises:

@@ -33,6 +33,7 @@ from engine.authorization import Principal
 from engine.contract import SEARCH_KNOWLEDGE_SCHEMA, TOOL_DESCRIPTION, TOOL_NAME, TOOL_TITLE
 from engine.errors import InvalidRequestError, OperatorError
 from serve.door import Answers, Door, Reply, json_response, json_text, refusal
+from serve.visit import Visit
 
 PATH = "/mcp"
 VERSION = "0.1.0"
@@ -65,12 +66,12 @@ def _schema(name: str) -> Mapping[str, Any] | None:
     return SEARCH_KNOWLEDGE_SCHEMA if name == TOOL_NAME else None
 
 
-def _principal(context: Context) -> Principal:
-    """Return the caller that `Guard` verified and put into the request's state."""
+def _visit(context: Context) -> Visit:
+    """Return the visit that `Guard` put into the request's state."""
     if context.request is None:
         raise MCPError(code=INTERNAL_ERROR, message="no request")
-    principal: Principal = context.request.state.principal
-    return principal
+    visit: Visit = context.request.state.visit
+    return visit
 
 
 def build_server(door: Door, principal: Principal | None = None) -> Server[Any]:
@@ -78,7 +79,7 @@ def build_server(door: Door, principal: Principal | None = None) -> Server[Any]:
 
     Args:
         door: answers the calls.
-        principal: who calls, when that is fixed; else `Guard` has put it into the request's state.
+        principal: who calls, when that is fixed; else `Guard` has put a visit into the state.
     """
 
     async def list_tools(
@@ -90,8 +91,9 @@ def build_server(door: Door, principal: Principal | None = None) -> Server[Any]:
     async def call_tool(context: Context, parameters: CallToolRequestParams) -> CallToolResult:
         if parameters.name != TOOL_NAME:
             raise MCPError(code=INVALID_PARAMS, message="unknown tool")
-        caller = principal or _principal(context)
-        return _result(await door.reply(parameters.arguments or {}, caller))
+        visit = _visit(context) if principal is None else Visit(principal=principal)
+        arguments = parameters.arguments or {}
+        return _result(await door.reply(arguments, visit.principal, visit=visit))
 
     return Server(
         "octavo",

@@ -59,6 +59,17 @@ def _schemas() -> dict[str, Any]:
             results={"type": "array", "items": result},
             coverage=coverage,
         ),
+        "Explanation": _object(
+            type={"const": "knowledge_explanation"},
+            certified={"type": "boolean"},
+            uncertified_because={"type": "array", "items": _TEXT},
+            state={"type": ["object", "null"]},
+            query={"type": "object"},
+            effort={"type": "object"},
+            shards={"type": "array", "items": {"type": "object"}},
+            results={"type": "array", "items": {"type": "object"}},
+            answer=_reference("Search"),
+        ),
         "Knowledge": _object(
             type={"const": "knowledge"},
             owner=_TEXT,
@@ -139,6 +150,16 @@ def document() -> dict[str, Any]:
         "requestBody": {"required": True, "content": _json(_reference("Arguments"))},
         "responses": _responses(either, 400, 401, 403, 404, 413, 415, 500, 503),
     }
+    explain = {
+        "operationId": "explain",
+        "summary": "Show the arithmetic of a search. For operators.",
+        "description": (
+            "Takes the arguments of a search. Needs the scope `knowledge:operate` besides "
+            "`knowledge:read`; what it answers may change between versions."
+        ),
+        "requestBody": {"required": True, "content": _json(_reference("Arguments"))},
+        "responses": _responses(_reference("Explanation"), 400, 401, 403, 404, 413, 415, 500, 503),
+    }
     probe = {"200": {"description": "Yes."}}
     return {
         "openapi": "3.1.0",
@@ -146,6 +167,7 @@ def document() -> dict[str, Any]:
         "security": [{}, {"bearer": []}],
         "paths": {
             "/v1/search": {"post": search},
+            "/v1/explain": {"post": explain},
             "/v1/items/{item}": _read("read_item", "item"),
             "/v1/items/{item}/revisions/{revision}": _read("read_revision", "item", "revision"),
             "/healthz": {"get": {"summary": "Does it live?", "security": [], "responses": probe}},

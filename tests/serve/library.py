@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.authorization import Principal, require_read
+from engine.authorization import Principal, require_operate, require_read
 from engine.contract import SearchRequest, Window, parse_request, render_search, render_window
-from engine.errors import EngineError, ResourceUnavailableError, RuntimeDisabledError
+from engine.errors import (
+    EngineError,
+    InvalidRequestError,
+    ResourceUnavailableError,
+    RuntimeDisabledError,
+)
 from engine.ids import BaseId, ItemId, RevisionId, content_sha256
+from engine.search.explain import render_explanation
+from engine.search.ranking import Ranking
 
 
 @dataclass
@@ -31,12 +38,7 @@ class Library:
     callers: list[Principal] = field(default_factory=list)
 
     async def answer(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
-        self.callers.append(principal)
-        if self.failure is not None:
-            raise self.failure
-        if not self.enabled:
-            raise RuntimeDisabledError
-        require_read(principal)
+        self._admit(principal)
         request = parse_request(arguments)
         if isinstance(request, SearchRequest):
             return render_search(())
@@ -62,6 +64,24 @@ class Library:
                 total_chars=len(text),
             )
         )
+
+    async def explain(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+        self._admit(principal)
+        require_operate(principal)
+        request = parse_request(arguments)
+        if not isinstance(request, SearchRequest):
+            raise InvalidRequestError("only a search can be explained")
+        if request.base not in (None, "kb"):
+            raise ResourceUnavailableError
+        return render_explanation(request, Ranking(()))
+
+    def _admit(self, principal: Principal) -> None:
+        self.callers.append(principal)
+        if self.failure is not None:
+            raise self.failure
+        if not self.enabled:
+            raise RuntimeDisabledError
+        require_read(principal)
 
     async def ready(self) -> bool:
         if isinstance(self.failure, EngineError):

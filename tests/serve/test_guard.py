@@ -27,6 +27,8 @@ ROUTES = [
 SECURED = ROUTES[:3]
 OPEN = ROUTES[3:6]
 
+INVALID = 'Bearer error="invalid_token", scope="knowledge:read"'
+
 every_route = pytest.mark.parametrize(("method", "path"), ROUTES)
 
 
@@ -99,12 +101,12 @@ def test_the_listening_address_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("authorization", "challenge"),
     [
-        (None, "Bearer"),
-        ("Bearer", 'Bearer error="invalid_token"'),
-        ("Bearer wrong", 'Bearer error="invalid_token"'),
-        ("Basic {token}", 'Bearer error="invalid_token"'),
-        ("{token}", 'Bearer error="invalid_token"'),
-        ("Bearer {token}x", 'Bearer error="invalid_token"'),
+        (None, 'Bearer scope="knowledge:read"'),
+        ("Bearer", INVALID),
+        ("Bearer wrong", INVALID),
+        ("Basic {token}", INVALID),
+        ("{token}", INVALID),
+        ("Bearer {token}x", INVALID),
     ],
 )
 async def test_a_missing_or_bad_token_is_answered_401_before_anything_else(

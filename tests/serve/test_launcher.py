@@ -26,7 +26,7 @@ def _config(**serve: object) -> Config:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "kb.example"])
 def test_without_tokens_only_loopback_is_listened_on(host: str) -> None:
-    with pytest.raises(ConfigurationError, match="token file"):
+    with pytest.raises(ConfigurationError, match="give a token file"):
         check_configuration(_config(host=host), None)
 
 

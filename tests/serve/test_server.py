@@ -142,7 +142,7 @@ async def test_without_a_token_nothing_is_answered(running: Running, path: str) 
     async with httpx2.AsyncClient(base_url=running.server.url, timeout=60) as client:
         response = await client.request("GET" if "items" in path else "POST", path, json={})
     assert response.status_code == 401
-    assert response.headers["www-authenticate"] == "Bearer"
+    assert response.headers["www-authenticate"] == 'Bearer scope="knowledge:read"'
 
 
 @pytest.mark.parametrize("item", ODD_IDS)
