@@ -187,7 +187,6 @@ def test_device_threads_and_batch_size_have_no_part_in_it(tmp_path: Path) -> Non
     assert opened(folder, threads=1).fingerprint == plain
     assert opened(folder, batch_size=7).fingerprint == plain
     assert opened(folder, device="cpu").fingerprint == plain
-    torch.set_num_threads(2)
 
 
 @pytest.mark.parametrize(

@@ -204,10 +204,9 @@ def test_a_damaged_folder_is_refused_in_one_line(
 ) -> None:
     folder = make_model()
     (folder / file).write_bytes(data)
-    with pytest.raises(EncoderError, match="cannot be loaded") as caught:
+    with pytest.raises(EncoderError, match=r"cannot be (loaded|read)") as caught:
         opened(folder)
     assert "\n" not in str(caught.value)
-    assert "set encoder.model" in str(caught.value)
 
 
 @pytest.mark.parametrize("model", ["/no/such/folder", "./missing", "a/b/c", "~/missing"])
