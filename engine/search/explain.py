@@ -99,6 +99,7 @@ def _query(request: SearchRequest, evidence: Evidence | None) -> dict[str, Any]:
         "floor": evidence.goal.floor if hybrid else None,
         "reference_vectors": evidence.sample if hybrid else None,
         "rank_window": evidence.goal.window,
+        "rank_constant": RANK_CONSTANT if request.mode == "rrf" else None,
         "k1": evidence.similarity[0],
         "b": evidence.similarity[1],
         "fields": [_field(name, terms) for name, terms in counted.items()],
