@@ -22,8 +22,10 @@ _MEASURE, _REACH = "nDCG@10", "R@100"
 def table_lines(document: Mapping[str, Any], half: Half = "report") -> list[str]:
     """Return the table in Markdown, one row a collection, in the order of the document.
 
+    The best mode of a row is bold; a mode that was not asked is a dash.
+
     Args:
-        document: as `benchmarks.quality` writes it, with all modes.
+        document: as `benchmarks.quality` writes it.
         half: of which queries.
     """
     assert set(ORDER) == set(MODES)
@@ -33,14 +35,18 @@ def table_lines(document: Mapping[str, Any], half: Half = "report") -> list[str]
 
 
 def _row(collection: Mapping[str, Any], half: Half) -> list[str]:
-    found = {mode: collection["modes"][mode][half] for mode in ORDER}
-    best = max(values[_MEASURE] for values in found.values())
-    cells = [
-        f"**{values[_MEASURE]:.3f}**" if values[_MEASURE] == best else f"{values[_MEASURE]:.3f}"
-        for values in found.values()
-    ]
-    reach = f"{found['hybrid'][_REACH]:.3f}"
+    modes = collection["modes"]
+    found = {mode: modes[mode][half][_MEASURE] for mode in ORDER if mode in modes}
+    best = max(found.values())
+    cells = [_cell(found.get(mode), bold=found.get(mode) == best) for mode in ORDER]
+    reach = _cell(modes["hybrid"][half][_REACH] if "hybrid" in modes else None)
     return [collection["collection"], str(collection["queries"][half]), *cells, reach]
+
+
+def _cell(value: float | None, *, bold: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"**{value:.3f}**" if bold else f"{value:.3f}"
 
 
 def _line(cells: Sequence[str]) -> str:

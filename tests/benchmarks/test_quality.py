@@ -121,3 +121,8 @@ def test_a_table_marks_the_best_mode_of_a_row() -> None:
         "| tiny | 4 | 0.250 | **0.500** | **0.500** | 0.100 | 0.500 |",
     ]
     assert table_lines(document, "tune")[2].startswith("| tiny | 3 |")
+
+
+def test_a_mode_that_was_not_asked_is_a_dash() -> None:
+    document = {"collections": [one_collection(lexical=0.25)]}
+    assert table_lines(document)[2] == "| tiny | 4 | **0.250** | - | - | - | - |"
