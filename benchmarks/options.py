@@ -49,7 +49,8 @@ def parse_options(argv: Sequence[str] | None, description: str) -> argparse.Name
     )
     parser.add_argument(
         "--encoder",
-        help="default, hashing, a model id or a folder; when not given: hashing for lexical alone",
+        help="default, hashing, a model id or a folder; when not given: hashing for lexical alone, "
+        "which needs no model and cuts passages by tokens of its own",
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML, for everything that has no option here"
