@@ -1,24 +1,48 @@
-"""Which Lucene field and analyzer each language has. A table: it grows by a line at the end.
-
-No analyzer here makes two tokens of one position, so the length Lucene stores is the number of
-tokens.
-"""
+"""Which Lucene field and analysis each language has. A table: it grows by a line at the end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+_LUCENE = "org.apache.lucene.analysis."
+_ENGLISH = "io.anserini.analysis.DefaultEnglishAnalyzer"
+
+_STOP = "stop:words=org/apache/lucene/analysis/snowball/{}_stop.txt,format=snowball"
+# Lucene's light stemmers keep `casa` from `casas` and from `case`; Snowball's join them.
+_SPANISH = f"standard+lowercase+{_STOP.format('spanish')}+snowballPorter:language=Spanish"
+_ELIDED = "l|un|c|m|t|s|v|d|gl|dell|all|nell|sull|dall|coll|quell|quest|bell|sant"
+_ITALIAN = (
+    f"standard+lowercase+patternReplace:pattern=^({_ELIDED})['\u2019],replacement=,replace=first"
+    f"+{_STOP.format('italian')}+snowballPorter:language=Italian"
+)
+# Snowball's Dutch leaves the z of `huizen` and the v of `brieven`, which end as s and f.
+_DUTCH = (
+    f"standard+lowercase+{_STOP.format('dutch')}+snowballPorter:language=Dutch"
+    "+patternReplace:pattern=z$,replacement=s+patternReplace:pattern=v$,replacement=f"
+)
+
+Words = Literal["compounds", "han"]
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageField:
-    """A Lucene field.
+    """A Lucene field, and how a text of it becomes terms (`analysis.py` has the steps).
 
     Attributes:
         name: the field's name.
         language: ISO 639-1 code, or None: every language without a field of its own.
-        analyzer: the Java class, made by its constructor or factory without arguments.
-        version: grows when the same class starts to make other tokens; recorded in segments.
+        analyzer: the Java class, made by its constructor or factory without arguments; or the
+            names of a tokenizer and its filters, joined by `+`, for Lucene's `CustomAnalyzer`, each
+            with its options behind a colon.
+        version: grows when the same analysis starts to make other terms; recorded in segments.
         factory: a static method that makes the analyzer instead of a constructor.
+        words: what finds words that the analyzer does not: `compounds` parts compounds, `han`
+            segments Chinese.
+        packages: distributions whose word lists decide the terms; a segment records their versions.
+        folds_first: accents are dropped before the analyzer, else from its terms: a stemmer that
+            knows its language's accents must see them.
     """
 
     name: str
@@ -26,21 +50,58 @@ class LanguageField:
     analyzer: str
     version: int = 1
     factory: str | None = None
+    words: Words | None = None
+    packages: tuple[str, ...] = ()
+    folds_first: bool = False
 
     @property
     def signature(self) -> str:
-        """Return what a segment records of the analyzer; other text, other tokens."""
-        return f"{self.analyzer}/{self.version}"
+        """Return what a segment records of the analysis; other text, other terms."""
+        lists = "".join(f" {package}/{version(package)}" for package in self.packages)
+        return f"{self.analyzer}/{self.version}{lists}"
 
 
 FIELDS: tuple[LanguageField, ...] = (
-    LanguageField("text_other", None, "org.apache.lucene.analysis.standard.StandardAnalyzer"),
     LanguageField(
-        "text_en", "en", "io.anserini.analysis.DefaultEnglishAnalyzer", factory="newDefaultInstance"
+        "text_other", None, f"{_LUCENE}standard.StandardAnalyzer", version=2, folds_first=True
     ),
-    LanguageField("text_de", "de", "org.apache.lucene.analysis.de.GermanAnalyzer"),
-    LanguageField("text_fr", "fr", "org.apache.lucene.analysis.fr.FrenchAnalyzer"),
-    LanguageField("text_zh", "zh", "org.apache.lucene.analysis.cjk.CJKAnalyzer"),
+    LanguageField(
+        "text_en", "en", _ENGLISH, version=2, factory="newDefaultInstance", folds_first=True
+    ),
+    LanguageField(
+        "text_de",
+        "de",
+        f"{_LUCENE}de.GermanAnalyzer",
+        version=2,
+        words="compounds",
+        packages=("wordfreq",),
+    ),
+    LanguageField("text_fr", "fr", f"{_LUCENE}fr.FrenchAnalyzer", version=2),
+    LanguageField(
+        "text_zh",
+        "zh",
+        _ENGLISH,
+        version=2,
+        factory="newDefaultInstance",
+        words="han",
+        packages=("rjieba",),
+        folds_first=True,
+    ),
+    LanguageField("text_es", "es", _SPANISH),
+    LanguageField("text_it", "it", _ITALIAN),
+    LanguageField("text_pt", "pt", f"{_LUCENE}pt.PortugueseAnalyzer"),
+    LanguageField(
+        "text_nl",
+        "nl",
+        _DUTCH,
+        words="compounds",
+        packages=("wordfreq",),
+    ),
+    LanguageField("text_ja", "ja", f"{_LUCENE}ja.JapaneseAnalyzer"),
+    LanguageField("text_ko", "ko", f"{_LUCENE}ko.KoreanAnalyzer"),
+    LanguageField("text_ru", "ru", f"{_LUCENE}ru.RussianAnalyzer"),
+    LanguageField("text_pl", "pl", "standard+lowercase+morfologik+lowercase"),
+    LanguageField("text_uk", "uk", f"{_LUCENE}uk.UkrainianMorfologikAnalyzer"),
 )
 """The position of a field is its code in stored segments: append, never reorder."""
 

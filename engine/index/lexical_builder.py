@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import JavaError
-from engine.index.analysis import analyzer, java_failures, java_text
-from engine.index.jvm import jnius
+from engine.index.analysis import java_failures, passage_terms
 from engine.index.languages import FIELD_NAMES
 from engine.index.lexical import LexicalIndex
 from engine.index.lucene import lucene
@@ -62,12 +61,9 @@ class LexicalBuilder:
         return made
 
     def _configuration(self) -> Any:
-        analyzers = jnius().autoclass("java.util.HashMap")()
-        for name in FIELD_NAMES:
-            chosen = analyzer(name)
-            analyzers.put(name, chosen)
-        wrapper = self._java.PerFieldAnalyzerWrapper(analyzer(FIELD_NAMES[0]), analyzers)
-        configuration = self._java.IndexWriterConfig(wrapper)
+        # The terms are made already: the writer only parts them.
+        chosen = self._java.WhitespaceAnalyzer()
+        configuration = self._java.IndexWriterConfig(chosen)
         # Merges only neighbours, one at a time: doc id stays insertion order.
         policy, scheduler = self._java.LogDocMergePolicy(), self._java.SerialMergeScheduler()
         policy.setNoCFSRatio(1.0)
@@ -90,16 +86,15 @@ class LexicalBuilder:
             StorageFullError: no space is left.
             JavaError: Lucene failed.
         """
-        chosen, text = analyzer(FIELD_NAMES[code]), java_text(text)
+        terms = passage_terms(FIELD_NAMES[code], text)
+        joined = " ".join(terms)
         with java_failures("building the lexical index"):
             document, field = self._document(code)
-            field.setStringValue(text)
+            field.setStringValue(joined)
             self._writer.addDocument(document)
-            tokens = self._java.AnalyzerUtils.analyze(chosen, text)
-            count = int(tokens.size())
         self._codes.append(code)
-        self._tokens.append(count)
-        return count
+        self._tokens.append(len(terms))
+        return len(terms)
 
     def _document(self, code: int) -> tuple[Any, Any]:
         # One document a field, reused: making Java objects costs more than indexing a text.

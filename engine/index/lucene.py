@@ -41,15 +41,18 @@ _CONFIG = "index/IndexWriterConfig"
 _INDEXABLE_TYPE = _type("index/IndexableFieldType")
 _OPTIONS = _type("index/IndexOptions")
 
+_ABOVE = ("io/", "java/")
+
 _DECLARED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    # Class (below org/apache/lucene unless it says otherwise): (constructors, {member: signature});
-    # a leading "=" marks a field, "@" a static member.
+    # Class, below org/apache/lucene unless it begins like _ABOVE: (constructors, {member:
+    # signature}); a leading "=" marks a field, "@" a static member.
     "util/Version": ((), {"LATEST": "@=" + _type("util/Version"), "toString": f"(){_STRING}"}),
     "store/Directory": ((), {"close": "()V"}),
     "store/LockFactory": ((), {}),
     "store/NoLockFactory": ((), {"INSTANCE": "@=" + _type("store/NoLockFactory")}),
     "store/MMapDirectory": ((f"({_PATH}{_type('store/LockFactory')})V",), {"close": "()V"}),
     "analysis/Analyzer": ((), {}),
+    "analysis/core/WhitespaceAnalyzer": (("()V",), {}),
     "index/IndexOptions": ((), {"DOCS_AND_FREQS": "@=" + _OPTIONS}),
     "index/MergePolicy": ((), {}),
     "index/MergeScheduler": ((), {}),
@@ -81,7 +84,6 @@ _DECLARED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         (f"({_STRING}Ljava/lang/CharSequence;{_INDEXABLE_TYPE})V",),
         {"setStringValue": f"({_STRING})V"},
     ),
-    "analysis/miscellaneous/PerFieldAnalyzerWrapper": ((f"({_ANALYZER}Ljava/util/Map;)V",), {}),
     "index/DirectoryReader": (
         (),
         {
@@ -106,6 +108,10 @@ _DECLARED: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "io/anserini/analysis/AnalyzerUtils": (
         (),
         {"analyze": f"@({_ANALYZER}{_STRING})Ljava/util/List;"},
+    ),
+    "java/lang/String": (
+        (),
+        {"join": f"@(Ljava/lang/CharSequence;Ljava/lang/Iterable;){_STRING}"},
     ),
     "index/PostingsEnum": (
         (),
@@ -173,7 +179,7 @@ def _member(bridge: Any, signature: str) -> Any:
 
 def _declare(bridge: Any, name: str) -> Any:
     constructors, members = _DECLARED[name]
-    path = name if name.startswith("io/") else _LUCENE + name
+    path = name if name.startswith(_ABOVE) else _LUCENE + name
     body: dict[str, Any] = {"__javaclass__": path}
     if constructors:
         body["__javaconstructor__"] = [(signature, False) for signature in constructors]

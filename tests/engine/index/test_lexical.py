@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import JavaError, SegmentRefusedError
+from engine.index.analysis import passage_terms
 from engine.index.languages import FIELD_CODES
 from engine.index.lexical import LexicalIndex, LexicalQuery
 from engine.index.lexical_builder import LexicalBuilder
@@ -271,7 +272,24 @@ def test_each_language_is_indexed_in_its_field(tmp_path: Path) -> None:
     index = LexicalIndex.open(tmp_path / "lucene")
     assert index.fields == ("text_en", "text_zh")
     assert index.frequencies("text_en", ["run"], np.array([0, 1], np.int32)).tolist() == [[1], [0]]
-    assert index.local_statistics("text_zh", ["索引"]) == FieldStatistics(1, 3, {"索引": 1})
+    length = len(passage_terms("text_zh", "搜索引擎"))
+    assert index.local_statistics("text_zh", ["索引"]) == FieldStatistics(1, length, {"索引": 1})
+    index.close()
+
+
+def test_lucene_indexes_the_very_terms_of_every_field(tmp_path: Path) -> None:
+    text = "Résumé: WHO's IT, Häuserfassade ERR_CONN_RESET, 搜索引擎 東京都の猫 " + "x" * 300
+    (tmp_path / "lucene").mkdir()
+    builder = LexicalBuilder(tmp_path / "lucene")
+    for code in FIELD_CODES.values():
+        builder.add(code, text)
+    lengths = builder.finish()
+    index = LexicalIndex.open(tmp_path / "lucene")
+    for name, code in FIELD_CODES.items():
+        counts = Counter(passage_terms(name, text))
+        row = np.array([code], np.int32)
+        assert index.frequencies(name, list(counts), row).tolist() == [list(counts.values())]
+        assert lengths.tokens[code] == sum(counts.values())
     index.close()
 
 

@@ -8,6 +8,7 @@ docstrings name, so that scores can be compared to the last bit.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from engine.config import IndexConfig
 from engine.contract import SearchRequest, SearchResult
 from engine.ids import ItemId, RevisionId
-from engine.index.analysis import analyze
+from engine.index.analysis import analyze, passage_terms
 from engine.index.languages import field_name
 from engine.text.chunking import cut
 from engine.text.reference import reference_sentences
@@ -69,7 +70,7 @@ def text_of(
 ) -> Text:
     """Return a passage of an (base, item), given what is indexed of it: title, newline, text."""
     field = field_name(language)
-    terms = analyze(field, words)
+    terms = Counter(passage_terms(field, words))
     length = stored_length(sum(terms.values()))
     return Text(*owner, start, field, terms, length, vector.astype(np.float64))
 
