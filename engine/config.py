@@ -59,10 +59,7 @@ class IndexConfig(Section):
     b: float = Field(0.4, ge=0.0, le=1.0)
     semantic_search: Literal["auto", "exact", "approximate"] = "auto"
     exact_limit: int = Field(200_000, ge=0)
-    """`auto` scans a segment exactly up to this many vectors."""
-    hnsw_neighbours: int = Field(32, ge=4, le=128)
-    hnsw_ef_construction: int = Field(200, ge=8, le=2000)
-    hnsw_ef_search: int = Field(128, ge=8, le=4096)
+    """`auto` searches a segment exactly up to this many vectors."""
 
 
 class SearchConfig(Section):

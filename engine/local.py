@@ -30,13 +30,7 @@ from engine.store.opening import Store, open_store
 def vector_settings(config: Config) -> VectorSettings:
     """Return how a configuration wants vectors to be searched."""
     index = config.index
-    return VectorSettings(
-        search=index.semantic_search,
-        exact_limit=index.exact_limit,
-        neighbours=index.hnsw_neighbours,
-        ef_construction=index.hnsw_ef_construction,
-        ef_search=index.hnsw_ef_search,
-    )
+    return VectorSettings(search=index.semantic_search, exact_limit=index.exact_limit)
 
 
 def open_follower(config: Config, *, position: int | None = 0, groups: int = 1) -> Follower:

@@ -89,13 +89,7 @@ def build_shard(order: ShardOrder, shard: ShardId) -> SegmentRecord:
 
 def vector_settings(config: IndexConfig) -> VectorSettings:
     """Return what the configuration says about vector indexes."""
-    return VectorSettings(
-        search=config.semantic_search,
-        exact_limit=config.exact_limit,
-        neighbours=config.hnsw_neighbours,
-        ef_construction=config.hnsw_ef_construction,
-        ef_search=config.hnsw_ef_search,
-    )
+    return VectorSettings(search=config.semantic_search, exact_limit=config.exact_limit)
 
 
 def _finished(order: ShardOrder, shard: ShardId, storage: LocalStorage) -> SegmentRecord:

@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from engine.errors import SegmentRefusedError
+from engine.index.vector_builder import VectorFacts
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "segment.json"
 _BLOCK = 1 << 20
 
@@ -38,8 +39,7 @@ class Manifest:
         entries: rows of `entries.arrow`.
         encoder: fingerprint of the vector space.
         dimension: columns of a vector.
-        approximate: whether `faiss.index` is a graph.
-        code_error: see `vector.build_index`.
+        vectors: what `faiss.index` is, and what it finds.
         analyzers: field name to analyzer signature, of the fields that are used.
         lucene: version of Lucene that wrote `lucene/`.
         statistics: base id to field name to (passages with a token, tokens).
@@ -51,8 +51,7 @@ class Manifest:
     entries: int
     encoder: str
     dimension: int
-    approximate: bool
-    code_error: float
+    vectors: VectorFacts
     analyzers: Mapping[str, str]
     lucene: str
     statistics: Mapping[str, Mapping[str, tuple[int, int]]]
@@ -78,6 +77,8 @@ def _parse(document: Mapping[str, Any]) -> Manifest:
         str(path): FileFacts(int(facts["bytes"]), str(facts["sha256"]))
         for path, facts in document["files"].items()
     }
+    facts = document["vectors"]
+    values["vectors"] = VectorFacts(**facts | {"recall": tuple(facts["recall"])})
     values["statistics"] = {
         base: {field: (int(n), int(t)) for field, (n, t) in fields.items()}
         for base, fields in document["statistics"].items()

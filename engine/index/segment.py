@@ -218,7 +218,7 @@ class Segment:
         Args:
             directory: its folder.
             expected: what it must be.
-            vectors: `ef_search` for an approximate index.
+            vectors: with `search` "exact", an approximate index is there but not used.
             verify: also compute every file's hash.
 
         Raises:
@@ -239,7 +239,7 @@ class Segment:
                     f"segment.json says {manifest.passages}",
                 )
             semantic = VectorIndex.open(
-                directory / "faiss.index", files.vectors, manifest.code_error, vectors
+                directory / "faiss.index", files.vectors, manifest.vectors, vectors
             )
         except SegmentRefusedError:
             lexical.close()

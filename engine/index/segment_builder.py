@@ -167,7 +167,7 @@ def _write(
     _write_arrow(work / "passages.arrow", indexed)
     _write_arrow(work / "entries.arrow", entries)
     np.save(work / "vectors.npy", np.ascontiguousarray(vectors), allow_pickle=False)
-    code_error = build_index(work / "faiss.index", vectors, header.vectors)
+    facts = build_index(work / "faiss.index", vectors, header.vectors)
     paths = sorted(path for path in work.rglob("*") if path.is_file())
     manifest = Manifest(
         shard=header.shard,
@@ -175,8 +175,7 @@ def _write(
         entries=entries.num_rows,
         encoder=header.encoder,
         dimension=header.dimension,
-        approximate=header.vectors.approximate(len(vectors)),
-        code_error=code_error,
+        vectors=facts,
         analyzers={FIELDS[c].name: FIELDS[c].signature for c in np.unique(codes).tolist()},
         lucene=lucene().version,
         statistics=_statistics(passages, entries, codes, lengths),

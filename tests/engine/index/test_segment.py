@@ -23,6 +23,8 @@ from engine.index.segment_builder import (
 )
 from engine.index.statistics import decode_norm
 from engine.index.vector import VectorSettings
+from engine.index.vector_builder import RECALL_TARGET
+from engine.index.vector_codes import TRAINING_ROWS
 from tests.engine.index.specimens import (
     DIMENSION,
     ENCODER,
@@ -121,11 +123,21 @@ def test_the_semantic_side_has_the_same_ordinals(built: SegmentRecord, tmp_path:
 
 
 def test_an_approximate_segment_says_so(tmp_path: Path) -> None:
-    make_segment(tmp_path / "s1", TEXTS, VectorSettings(search="approximate"))
+    many = TEXTS * (TRAINING_ROWS // len(TEXTS) + 1)
+    make_segment(tmp_path / "s1", many, VectorSettings(search="approximate"))
     segment = Segment.open(tmp_path / "s1", verify=True)
-    assert segment.manifest.approximate
+    facts = json.loads((tmp_path / "s1" / MANIFEST).read_text("utf-8"))["vectors"]
+    assert facts["approximate"]
+    assert min(facts["recall"]) >= RECALL_TARGET
+    assert segment.manifest.vectors.over_fetch == facts["over_fetch"] > 0
     assert not segment.semantic.exact
     segment.close()
+
+
+def test_an_exact_segment_states_no_recall(built: SegmentRecord, tmp_path: Path) -> None:
+    facts = json.loads((tmp_path / "s1" / MANIFEST).read_text("utf-8"))["vectors"]
+    assert (facts["approximate"], facts["over_fetch"], facts["recall"]) == (False, 0, [])
+    assert 0.0 < facts["code_error"] < 1e-3
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -169,7 +181,7 @@ def test_a_changed_manifest_is_refused_when_the_generation_knows_it(
 
 
 def test_a_damaged_manifest_is_refused(built: SegmentRecord, tmp_path: Path) -> None:
-    for damage in (b"{", b"[]", b'{"format": 1}', b"\xff"):
+    for damage in (b"{", b"[]", b'{"format": 2}', b"\xff"):
         (tmp_path / "s1" / MANIFEST).write_bytes(damage)
         assert "damaged" in refusal(tmp_path / "s1")
 
