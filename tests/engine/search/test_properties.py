@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.authorization import OPERATOR
 from engine.contract import SearchRequest, SearchResult
-from engine.ids import BaseId
+from engine.ids import BaseId, ItemId
 from engine.local import open_local
 from engine.search.answering import Knowledge
 from engine.search.fusion import hybrid_scores, lexical_parts, semantic_parts
@@ -63,11 +63,11 @@ class Weighed:
         single: the items that every mode and weight shows by the same passage, if at all.
     """
 
-    scores: Mapping[float, Mapping[str, float]]
-    single: frozenset[str]
+    scores: Mapping[float, Mapping[ItemId, float]]
+    single: frozenset[ItemId]
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[ItemId, ItemId]]:
         """Return the ordered pairs of different items that have one passage to show."""
         return list(permutations(sorted(self.single), 2))
 
@@ -75,12 +75,12 @@ class Weighed:
 async def _weigh(knowledge: Knowledge, query: str) -> Weighed:
     runs = {alpha: await _ranked(knowledge, query, "hybrid", alpha) for alpha in ALPHAS}
     others = [await _ranked(knowledge, query, mode) for mode in ("lexical", "semantic")]
-    starts: dict[str, set[int]] = {}
+    starts: dict[ItemId, set[int]] = {}
     for run in (*runs.values(), *others):
         for result in run:
             starts.setdefault(result.item, set()).add(result.excerpt_offset)
     items = {result.item for run in runs.values() for result in run}
-    scores = {}
+    scores: dict[float, dict[ItemId, float]] = {}
     for alpha, run in runs.items():
         scores[alpha] = dict.fromkeys(items, 0.0) | {r.item: r.scores.score for r in run}
     return Weighed(scores, frozenset(item for item in items if len(starts[item]) == 1))
