@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from engine.authorization import OPERATOR, READ_SCOPE, Principal
+from engine.authorization import OPERATE_SCOPE, OPERATOR, READ_SCOPE, Principal
 from jobs.commands.call import READING, Call, command
+from jobs.commands.explaining import show_explanation
 from jobs.commands.rendering import show_search, show_window
 
 AsOption = Annotated[
@@ -43,7 +45,8 @@ def register(app: typer.Typer) -> None:
         "search",
         panel=READING,
         examples="""octavo search "how do I deploy?" --mode hybrid --max-results 5
-octavo search "Wie viele Punkte?" --base kb --as alice:docs --json""",
+octavo search "Wie viele Punkte?" --base kb --as alice:docs --json
+octavo search ERR_CONN_RESET --explain""",
     )(search)
     command(
         app,
@@ -70,6 +73,9 @@ def search(  # noqa: PLR0913 - every option is a parameter
     ] = "",
     base: BaseOption = "",
     as_: AsOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the arithmetic of every result.")
+    ] = False,
 ) -> None:
     """Search the published knowledge, best passage first.
 
@@ -83,8 +89,11 @@ def search(  # noqa: PLR0913 - every option is a parameter
         "max_results": max_results,
         "knowledge_base_id": base,
     }
-    answer = ask(call, arguments, principal_named(as_))
-    call.answer(answer, lambda console: show_search(console, answer, query))
+    answer = ask(call, arguments, principal_named(as_), explain=explain)
+    if explain:
+        call.answer(answer, lambda console: show_explanation(console, answer))
+    else:
+        call.answer(answer, lambda console: show_search(console, answer, query))
 
 
 def read(  # noqa: PLR0913 - every option is a parameter
@@ -114,8 +123,12 @@ def read(  # noqa: PLR0913 - every option is a parameter
     call.answer(answer, lambda console: show_window(console, answer))
 
 
-def ask(call: Call, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
-    """Answer one call of the tool on the local store.
+def ask(
+    call: Call, arguments: Mapping[str, Any], principal: Principal, *, explain: bool = False
+) -> dict[str, Any]:
+    """Answer one call of the tool on the local store, or explain one search.
+
+    Whoever sits at the store is its operator, also when the search is made as somebody else.
 
     Raises:
         EngineError: with the contract's code, or an operator's error when the store cannot open.
@@ -125,7 +138,10 @@ def ask(call: Call, arguments: Mapping[str, Any], principal: Principal) -> dict[
     async def answer() -> dict[str, Any]:
         searches = bool(str(arguments.get("query", "")).strip())
         knowledge = open_local(call.config, searches=searches)
+        operating = replace(principal, scopes=principal.scopes | {OPERATE_SCOPE})
         try:
+            if explain:
+                return await knowledge.explain(arguments, operating)
             return await knowledge.answer(arguments, principal)
         finally:
             await knowledge.close()

@@ -25,6 +25,7 @@ from rich.markup import escape
 
 from engine.config import Config, load_config
 from engine.errors import EngineError, OperatorError
+from jobs.commands.telling import show_warnings
 
 if TYPE_CHECKING:
     from engine.store.opening import Store
@@ -184,6 +185,7 @@ def _run(given: Globals, as_json: bool, body: Callable[[Call], None]) -> None:
         config = load_config(given.config, root=root)
     except EngineError as error:
         raise _failure(error, as_json) from None
+    show_warnings()
     call = Call(config, as_json, given.debug, Console(), err)
     try:
         body(call)

@@ -54,14 +54,19 @@ def show_search(console: Console, answer: Mapping[str, Any], query: str) -> None
     if not results:
         console.print(plain("No published passage matches.", "dim"))
     for position, result in enumerate(results, start=1):
-        console.print(_result_head(position, result), soft_wrap=True)
-        console.print(_excerpt(result["excerpt"], query))
-        console.print(_address(result), soft_wrap=True)
+        show_result(console, position, result, query)
         console.print()
     coverage = answer.get("coverage")
     if coverage is not None:
         text = f"Incomplete: {coverage['answered']} of {coverage['shards']} shards answered."
         console.print(plain(text, "bold yellow"))
+
+
+def show_result(console: Console, position: int, result: Mapping[str, Any], query: str) -> None:
+    """Print one result of a query answer; words of the query are set off in its excerpt."""
+    console.print(_result_head(position, result), soft_wrap=True)
+    console.print(_excerpt(result["excerpt"], query))
+    console.print(_address(result), soft_wrap=True)
 
 
 def _result_head(position: int, result: Mapping[str, Any]) -> Text:
