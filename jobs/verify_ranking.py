@@ -197,7 +197,7 @@ def _stored(config: Config, store: Store, principal: Principal) -> Iterator[_Sto
             ),
             readable,
             passages.readable(readable),
-            any(read_manifest(folder).approximate for folder in folders),
+            any(read_manifest(folder).vectors.approximate for folder in folders),
         )
 
 
@@ -234,13 +234,19 @@ class _Verification:
         if stored.approximate and encoded is not None:
             self._recall(line.requests[0], scored)
 
+    def _uncertified(self, request: SearchRequest, served: Answer) -> bool:
+        """Say whether an answer may differ because vectors are searched approximately."""
+        if not self._stored.approximate or request.mode == "lexical":
+            return False
+        return not served.certified  # a server does not say: then it is not
+
     def _compare(self, line: QueryLine, request: SearchRequest, scored: Scored) -> None:
         if request.base is not None and request.base not in self._stored.readable:
             raise ResourceUnavailableError
         served, expected = self._served.ask(request), self._expected(request, scored)
         verdict = _verdict(expected, served, self._served.step)
         count = self._report.modes.setdefault(request.mode, ModeCount())
-        if self._stored.approximate and request.mode != "lexical":
+        if self._uncertified(request, served):
             count.kinds[UNCERTIFIED] += 1
             count.same += verdict.kind != DISAGREE
             return

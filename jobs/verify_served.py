@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
@@ -19,14 +20,24 @@ from jobs.ranking.comparison import ServedResult
 
 _PATIENCE_S = 600.0
 _CALL_S = 120.0
+_BUSY = (429, 503)
+_TRIES = 10
+_LONGEST_WAIT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Results best first, and the shards that answered and that there are when not all did."""
+    """What was answered to one query.
+
+    Attributes:
+        results: best first.
+        coverage: the shards that answered and that there are, when not all did.
+        certified: whether the search claims to have proved the answer; None: it does not say.
+    """
 
     results: tuple[ServedResult, ...]
     coverage: tuple[int, int] | None = None
+    certified: bool | None = None
 
 
 class Served(Protocol):
@@ -85,7 +96,7 @@ class ServedHere:
         ranking = self._loop.run(self._knowledge.rank(request, self._principal))
         coverage = ranking.coverage
         told = None if coverage is None else (coverage.answered, coverage.shards)
-        return Answer(tuple(map(_of_result, ranking.results)), told)
+        return Answer(tuple(map(_of_result, ranking.results)), told, ranking.certified)
 
     def generation(self) -> int | None:
         """Return the generation that is pinned."""
@@ -149,15 +160,31 @@ class ServedThere:
             "knowledge_base_id": request.base or "",
         }
         body = json.dumps(arguments).encode("utf-8")
+        for _ in range(_TRIES):
+            answered, wait_s = self._post(body)
+            if answered is not None:
+                return _of_document(answered)
+            time.sleep(wait_s)
+        raise OperatorError(f"{self.name} was asked {_TRIES} times and has no room")
+
+    def _post(self, body: bytes) -> tuple[dict[str, Any] | None, float]:
+        """Ask once.
+
+        Returns:
+            The answer; or None, and the seconds after which the server wants to be asked again.
+        """
         asked = urllib.request.Request(f"{self.name}/v1/search", body, self._headers)
         try:
             with urllib.request.urlopen(asked, timeout=_CALL_S) as response:
-                document = json.loads(response.read())
+                document: dict[str, Any] = json.loads(response.read())
+                return document, 0.0
         except urllib.error.HTTPError as error:
+            wait = error.headers.get("Retry-After", "")
+            if error.code in _BUSY and wait.isdecimal() and int(wait) <= _LONGEST_WAIT_S:
+                return None, float(wait)
             raise OperatorError(f"{self.name} answered {error.code}: {_told(error)}") from None
         except (OSError, ValueError) as error:
             raise OperatorError(f"{self.name} does not answer: {error}") from None
-        return _of_document(document)
 
     def generation(self) -> int | None:
         """Return None: an answer does not say."""

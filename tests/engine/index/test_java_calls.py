@@ -25,7 +25,7 @@ JAVA_METHODS = {
     for member, signature in members.items()
     if not signature.startswith(("=", "@"))
 } | {"size", "put", "get"}
-SOURCES = ("analysis.py", "jvm.py", "lexical.py", "lexical_builder.py", "lucene.py")
+SOURCES = ("analysis.py", "jvm.py", "lexical.py", "lexical_builder.py", "lucene.py", "postings.py")
 
 
 def is_plain(node: ast.expr) -> bool:
