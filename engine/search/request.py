@@ -269,7 +269,10 @@ class PassageFacts:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """A segment: whether its vectors are scanned exactly, else the recall measured when built."""
+    """A segment: whether its vectors are scanned exactly, else its recall.
+
+    The recall is the one measured when it was built, at about the depth of the rank window.
+    """
 
     name: str
     exact: bool

@@ -284,12 +284,15 @@ class Shard:
         pairs = zip(positions.segments.tolist(), positions.ordinals.tolist(), strict=True)
         return ShardFacts(
             self.shard,
-            tuple(
-                SegmentFacts(part.segment.name, part.segment.semantic.exact, None)
-                for part in self.segments
-            ),
+            tuple(_segment_facts(part) for part in self.segments),
             tuple(_facts(self.segments[number], ordinal, terms) for number, ordinal in pairs),
         )
+
+
+def _segment_facts(part: VisibleSegment) -> SegmentFacts:
+    segment = part.segment
+    recall = segment.manifest.vectors.recall
+    return SegmentFacts(segment.name, segment.semantic.exact, recall[-1] if recall else None)
 
 
 def _facts(

@@ -98,7 +98,7 @@ def test_a_warning_says_what_and_why(
 ) -> None:
     """The newest generation is damaged: its predecessor answers, and the command says so."""
     copy = make_shell(tmp_path)
-    library = Library(shell.root).copy(copy.root)
+    library = Library(shell.root, counter=100).copy(copy.root)
     library.add("kb", [("new", "New", "a new text")])
     newest = library.reindex(shards=2)
     damaged = copy.root / "segments" / newest.segments[0].name / "segment.json"
