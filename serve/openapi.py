@@ -11,6 +11,7 @@ _MEANINGS = {
     401: "No valid credential.",
     403: "The credential lacks the scope, or the origin is not allowed.",
     404: "The base, item or revision is not available to this caller.",
+    408: "The body did not come in time.",
     413: "The body is too large.",
     415: "The content type is not application/json.",
     500: "A fault of ours; its id is found again in the logs.",
@@ -148,7 +149,7 @@ def document() -> dict[str, Any]:
         "summary": TOOL_TITLE,
         "description": TOOL_DESCRIPTION,
         "requestBody": {"required": True, "content": _json(_reference("Arguments"))},
-        "responses": _responses(either, 400, 401, 403, 404, 413, 415, 500, 503),
+        "responses": _responses(either, 400, 401, 403, 404, 408, 413, 415, 500, 503),
     }
     explain = {
         "operationId": "explain",

@@ -11,6 +11,7 @@ import typer
 import yaml
 from pydantic import BaseModel
 
+from engine.access_config import IssuerConfig
 from engine.config import Config, load_config
 from engine.contract import HTTP_STATUS
 from jobs.cli import app
@@ -63,6 +64,11 @@ def test_every_configuration_key_stands_in_the_local_file_with_a_meaning(key: st
         assert name in tree
         tree = tree[name]
     assert re.search(rf"^ *# [a-z0-9_, ]*\b{key.split('.')[-1]}\b[a-z0-9_, ]*:", text, re.M)
+
+
+@pytest.mark.parametrize("key", list(_keys(IssuerConfig)))
+def test_every_key_of_an_issuer_stands_in_the_local_file(key: str) -> None:
+    assert re.search(rf"^ *# +(- )?{key}: ", LOCAL.read_text("utf-8"), re.M)
 
 
 def test_the_local_file_states_the_defaults() -> None:
