@@ -28,8 +28,8 @@ RECALL_DEPTHS = (100, 800)
 """Depths at which recall is measured: a first search, and the rank window in passages."""
 
 RECALL_TARGET = 0.998
-"""What an approximate index finds at both depths for its own rows, or it is not used. Queries miss
-about three times as much, so that 0.99 of theirs is found."""
+"""What an approximate index finds at both depths for its own rows, or it is not used. Queries
+missed about twice as much as stored rows did, so that 0.99 of theirs is found."""
 
 _OVER_FETCH = (4, 6, 8, 12, 16, 24, 32)
 _MARGIN = 100
