@@ -1,0 +1,1 @@
+"""Judged cases for each language with a field."""
