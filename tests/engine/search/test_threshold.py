@@ -230,6 +230,21 @@ def test_a_match_fainter_than_the_error_of_its_score_counts(mode: str) -> None:
     assert shown(pool, step.placed) == brute_force([faint, other], goal)
 
 
+def test_what_a_shard_left_out_counts_with_the_error_of_its_float() -> None:
+    error = FIELDS["text_en"].error
+    shallow = Imagined(ItemId("shallow"), 0, ShardId(0), "text_en", 4.0, 0.5, -0.5)
+    # Its true score is the higher one; as computed in float32 it is the lower one.
+    deep = Imagined(ItemId("deep"), 0, ShardId(0), "text_en", 4.0 + error / 4, 0.5, -1.0)
+    goal, passages = Goal("lexical", 1, 1), [shallow, deep]
+    first = answer(passages, ShardId(0), Depth(1, 1), random.Random(5))
+    place = int(gather([first], FIELDS, {}).places()[0])
+    pool = gather([first], FIELDS, {place: shallow.lexical})
+    assert decide(pool, goal).deepen == {0}
+    final, step, _ = follow(passages, goal, Depth(1, 1), random.Random(5))
+    assert shown(final, step.placed) == brute_force(passages, goal)
+    assert step.placed[0].row == final.ordinals.tolist().index(1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_at_all_gives_an_empty_final_ranking(mode: str) -> None:
     step = decide(gather([], FIELDS, {}), Goal(mode, 10, 200))
