@@ -55,7 +55,8 @@ def serve(
     tokens: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Hashed tokens. Without credentials: loopback and public bases only."
+            metavar="FILE",
+            help="Hashed tokens. Without credentials: loopback and public bases only.",
         ),
     ] = None,
     groups: Annotated[
