@@ -16,6 +16,8 @@ _UNDECOMPOSED = {
 }  # fmt: skip
 _LIGATURES = str.maketrans({letter: _UNDECOMPOSED[letter] for letter in "æÆœŒ"})
 _SHOUTED_WORDS = 4
+_LONG_RUN = re.compile(r"[^\W\u1100-\U0010ffff]{200}")
+"""Letters and digits of scripts that part words by spaces; no word is so long."""
 
 
 def normalize(text: str) -> str:
@@ -24,13 +26,14 @@ def normalize(text: str) -> str:
     NFKC joins letters and their combining marks (whole corpora come decomposed, and a tokenizer
     then cuts words at every umlaut) and makes full-width and half-width forms ordinary. A text
     in capitals throughout, of more than three words, tells nothing by them: it is read as lower
-    case, so that its stop words are none the less stop words.
+    case, so that its stop words are none the less stop words. Endless words are cut.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_LIGATURES)
     if text.isupper() and len(text.split(maxsplit=_SHOUTED_WORDS)) >= _SHOUTED_WORDS:
         text = text.lower()
-    return text
+    # Kuromoji and Nori weigh every stretch of an unknown word: 100,000 letters take them minutes.
+    return _LONG_RUN.sub(r"\g<0> ", text) if len(text) > 200 else text
 
 
 @functools.lru_cache(maxsize=4096)
@@ -42,11 +45,16 @@ def _folded(letter: str) -> str:
     return base if base.isascii() else letter
 
 
-def fold(text: str) -> str:
-    """Return a text with Latin letters bare of accents; other scripts stay as they are."""
+def fold(text: str, keep: str = "") -> str:
+    """Return a text with Latin letters bare of accents; other scripts stay as they are.
+
+    Args:
+        text: composed (NFC).
+        keep: accented letters, in lower case, that stay in either case.
+    """
     if text.isascii():
         return text
-    return _ACCENTED.sub(lambda match: _folded(match[0]), text)
+    return _ACCENTED.sub(lambda m: m[0] if m[0].lower() in keep else _folded(m[0]), text)
 
 
 def accented_words(text: str) -> list[str]:

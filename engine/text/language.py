@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from lingua import IsoCode639_1, LanguageDetectorBuilder
 
@@ -13,6 +14,18 @@ UNDETERMINED = "und"
 """ISO 639-2 code of a text without letters, or of none of these languages."""
 
 _PREFIX_CHARS = 1_000
+_READ_CHARS = 8_000
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_ASCII_RUN = re.compile(r"(?<![!-~])[!-~]++")
+_NO_WORD = re.compile(r"[/@_\d]")
+"""What addresses, paths and names of programs hold, and words do not."""
+
+
+def _prose(text: str) -> str:
+    """Return a text without code, addresses, paths and names: they are in no language."""
+    return _ASCII_RUN.sub(
+        lambda run: " " if _NO_WORD.search(run[0]) else run[0], _CODE.sub(" ", text)
+    )
 
 
 class LanguageDetector:
@@ -27,10 +40,14 @@ class LanguageDetector:
         """Return the ISO 639-1 code of a text, lower case, or `und`.
 
         Args:
-            content: any text; its first 1,000 characters decide.
+            content: any text; the first 1,000 characters of prose decide, and where there is no
+                prose the first 1,000 characters. Of a mixture the language of most of it.
             title: stands before the content, if given.
         """
-        text = f"{title}\n{content[:_PREFIX_CHARS]}"
+        prose = _prose(content[:_READ_CHARS])
+        if not any(character.isalpha() for character in prose):
+            prose = content
+        text = f"{title}\n{prose[:_PREFIX_CHARS]}"
         if not any(character.isalpha() for character in text):
             return UNDETERMINED
         language = self._detector.detect_language_of(text)

@@ -72,8 +72,9 @@ def read_judged(path: Path) -> Judged:
     tree = yaml.safe_load(path.read_text("utf-8"))
     cases = []
     for row in tree["cases"]:
-        sets = {key: frozenset(row.pop(key, ())) for key in ("first", "find", "never")}
-        case = Case(**row, **sets)
+        first, find, never = (frozenset(row.get(key, ())) for key in ("first", "find", "never"))
+        nothing = row.get("nothing", False)
+        case = Case(row["about"], row["query"], first, find, never, nothing)
         judged = case.first | case.find | case.never
         if not judged <= set(tree["texts"]) or not (judged or case.nothing):
             raise ValueError(f"{path.name}: {case.query} is not judged by texts of the file")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.index.languages import FIELDS
 from engine.text.language import LANGUAGES, UNDETERMINED, detect, language_detector
 
 SAMPLES = {
@@ -39,6 +40,34 @@ def test_a_text_without_letters_is_undetermined(text: str) -> None:
 
 def test_only_a_bounded_head_of_the_content_decides() -> None:
     assert detect(SAMPLES["de"] * 30 + SAMPLES["en"] * 3_000) == "de"
+
+
+def test_code_and_addresses_in_front_do_not_decide() -> None:
+    code = "```python\nfor name, value in the_items_of(this_mapping): print(name, value)\n```\n"
+    links = "https://www.example.com/how/to/read/this/page user@example.com /usr/share/doc\n"
+    assert detect(code * 5 + links * 5 + SAMPLES["de"]) == "de"
+
+
+def test_a_text_of_nothing_but_code_still_has_a_language() -> None:
+    assert detect("`the quick brown fox jumps over the lazy dog`") == "en"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("请使用 kubectl 重启 Kubernetes 集群。", "zh"),
+        ("サーバーで kubectl apply を実行してください。", "ja"),
+        ("클러스터에서 kubectl apply 명령을 실행하십시오.", "ko"),
+        ("Запустите команду kubectl apply на сервере.", "ru"),
+        ("Der Befehl restart startet den Dienst sofort wieder neu.", "de"),
+    ],
+)
+def test_a_mixture_is_in_the_language_of_its_sentence(text: str, code: str) -> None:
+    assert detect(text) == code
+
+
+def test_every_language_with_a_field_can_be_detected() -> None:
+    assert {field.language for field in FIELDS if field.language} == set(LANGUAGES)
 
 
 def test_the_title_helps_a_content_without_letters() -> None:
