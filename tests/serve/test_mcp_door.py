@@ -151,6 +151,38 @@ async def test_a_body_over_the_limit_is_refused(library: Library, small: Config)
     assert response.status_code == 413
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b"\xff",
+        b"[" * 30_000 + b"]" * 30_000,
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": '
+        + b'{"a": ' * 5_000
+        + b"1"
+        + b"}" * 5_000
+        + b"}",
+        b'{"jsonrpc": "2.0", "id": ' + b"9" * 10_000 + b', "method": "tools/list"}',
+    ],
+    ids=["empty", "half", "array", "text", "bytes", "deep", "deep-parameters", "number"],
+)
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_body_that_is_no_message_is_a_client_error(
+    library: Library, body: bytes, version: str
+) -> None:
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json",
+        "mcp-protocol-version": version,
+    }
+    async with connected(library) as client:
+        response = await client.post("/mcp", content=body, headers=headers)
+    assert 400 <= response.status_code < 500
+
+
 async def test_blanks_around_header_values_do_no_harm(library: Library) -> None:
     call = {
         "jsonrpc": "2.0",
