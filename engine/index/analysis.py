@@ -6,8 +6,8 @@ that what is counted here is what is indexed:
 1. the text is normalized (`folding.normalize`): NFKC, ligatures, shouting;
 2. identifiers are taken apart (`identifiers.identify`); each whole becomes a term as it is;
 3. words that the analyzer cannot find are added: parts of compounds, Chinese words;
-4. the field's Lucene analyzer tokenizes, drops stop words and stems; accents are dropped before or
-   after it, so that `resume` finds `résumé`;
+4. the field's Lucene analyzer tokenizes, drops stop words and stems; accents are dropped, those of
+   the language's own spelling after it and others before, so that `resume` finds `résumé`;
 5. the form as written is added where step 4 loses what tells it apart: capitals that spell a stop
    word (`IT`, `WHO`), and a word with an accent (`résumé` finds itself first). Accents count so in
    queries of a few words only: in a question they would weigh its accented words twice, which took
@@ -154,9 +154,7 @@ def _terms(name: str, text: str, *, passage: bool) -> list[str]:
     added = _added_words(field, body)
     if added:
         body = f"{body}\n{' '.join(added)}"
-    terms = _lucene_terms(name, fold(body) if field.folds_first else body)
-    if not field.folds_first:
-        terms = [fold(term) for term in terms]
+    terms = [fold(term) for term in _lucene_terms(name, fold(body, field.letters))]
     return [term[:_LONGEST] for term in [*terms, *exact]]
 
 

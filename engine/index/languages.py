@@ -41,8 +41,8 @@ class LanguageField:
         words: what finds words that the analyzer does not: `compounds` parts compounds, `han`
             segments Chinese.
         packages: distributions whose word lists decide the terms; a segment records their versions.
-        folds_first: accents are dropped before the analyzer, else from its terms: a stemmer that
-            knows its language's accents must see them.
+        letters: accented letters of the language's own spelling: its stemmer must see them, so they
+            lose their accents after it; all others do before.
     """
 
     name: str
@@ -52,7 +52,7 @@ class LanguageField:
     factory: str | None = None
     words: Words | None = None
     packages: tuple[str, ...] = ()
-    folds_first: bool = False
+    letters: str = ""
 
     @property
     def signature(self) -> str:
@@ -62,12 +62,8 @@ class LanguageField:
 
 
 FIELDS: tuple[LanguageField, ...] = (
-    LanguageField(
-        "text_other", None, f"{_LUCENE}standard.StandardAnalyzer", version=2, folds_first=True
-    ),
-    LanguageField(
-        "text_en", "en", _ENGLISH, version=2, factory="newDefaultInstance", folds_first=True
-    ),
+    LanguageField("text_other", None, f"{_LUCENE}standard.StandardAnalyzer", version=2),
+    LanguageField("text_en", "en", _ENGLISH, version=2, factory="newDefaultInstance"),
     LanguageField(
         "text_de",
         "de",
@@ -75,8 +71,11 @@ FIELDS: tuple[LanguageField, ...] = (
         version=2,
         words="compounds",
         packages=("wordfreq",),
+        letters="äöüß",
     ),
-    LanguageField("text_fr", "fr", f"{_LUCENE}fr.FrenchAnalyzer", version=2),
+    LanguageField(
+        "text_fr", "fr", f"{_LUCENE}fr.FrenchAnalyzer", version=2, letters="àâçéèêëîïôùûüÿ"
+    ),
     LanguageField(
         "text_zh",
         "zh",
@@ -85,22 +84,17 @@ FIELDS: tuple[LanguageField, ...] = (
         factory="newDefaultInstance",
         words="han",
         packages=("rjieba",),
-        folds_first=True,
     ),
-    LanguageField("text_es", "es", _SPANISH),
-    LanguageField("text_it", "it", _ITALIAN),
-    LanguageField("text_pt", "pt", f"{_LUCENE}pt.PortugueseAnalyzer"),
+    LanguageField("text_es", "es", _SPANISH, letters="áéíóúüñ"),
+    LanguageField("text_it", "it", _ITALIAN, letters="àèéìíîòóùú"),
+    LanguageField("text_pt", "pt", f"{_LUCENE}pt.PortugueseAnalyzer", letters="áâãàçéêíóôõúü"),
     LanguageField(
-        "text_nl",
-        "nl",
-        _DUTCH,
-        words="compounds",
-        packages=("wordfreq",),
+        "text_nl", "nl", _DUTCH, words="compounds", packages=("wordfreq",), letters="áàéèëïíóöúü"
     ),
     LanguageField("text_ja", "ja", f"{_LUCENE}ja.JapaneseAnalyzer"),
     LanguageField("text_ko", "ko", f"{_LUCENE}ko.KoreanAnalyzer"),
     LanguageField("text_ru", "ru", f"{_LUCENE}ru.RussianAnalyzer"),
-    LanguageField("text_pl", "pl", "standard+lowercase+morfologik+lowercase"),
+    LanguageField("text_pl", "pl", "standard+lowercase+morfologik+lowercase", letters="ąćęłńóśźż"),
     LanguageField("text_uk", "uk", f"{_LUCENE}uk.UkrainianMorfologikAnalyzer"),
 )
 """The position of a field is its code in stored segments: append, never reorder."""
