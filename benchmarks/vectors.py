@@ -11,6 +11,7 @@ a real row moved by a part of the difference between two other, near ones (`grow
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import faiss
+import faiss as typed_faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +29,9 @@ from engine.index.vector import VectorFacts, VectorIndex
 from engine.index.vector_builder import RECALL_TARGET, measure_recall
 from engine.index.vector_codes import code_error, half_codes, product_codes, scan_half, scan_product
 from engine.index.vector_rows import gathered_products, nearest, product_error
+
+faiss: Any = typed_faiss
+"""Its stubs lack half of its classes."""
 
 Float32 = NDArray[np.float32]
 Allowed = NDArray[np.bool_]
@@ -213,7 +217,7 @@ def kinds(rows: Float32, queries: Float32, rounds: int, *, graphs: bool) -> list
             label = f"{name}, breadth {breadth}" if name in breadths else name
             variants[label] = (
                 about,
-                lambda depth, n=name, m=made, b=breadth: _ask_kind(rows, n, m, b, depth),
+                functools.partial(_ask_kind, rows, name, made, breadth),
             )
     report: dict[str, dict[str, Any]] = {n: {"kind": n, **a} for n, (a, _) in variants.items()}
     for depth in DEPTHS:

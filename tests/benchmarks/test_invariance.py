@@ -12,6 +12,7 @@ from benchmarks.invariance import ASKERS, MEMBER, Layout, describe, make_bases, 
 from engine.authorization import OPERATOR, readable_bases
 from engine.config import Config
 from engine.contract import MODES
+from engine.ids import BaseId
 from engine.store.opening import create_store
 
 FACTS = {"total_passages": 7, "segments": 2, "encoded": 0}
@@ -25,7 +26,7 @@ def test_documents_go_to_the_bases_in_turns_and_none_is_lost(tmp_path: Path, pac
     corpus.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     files = split(corpus, tmp_path)
     held = {base: path.read_text("utf-8").splitlines() for base, path in files.items()}
-    assert [len(held[base]) for base in ("everybodys", "teams", "carols")] == [5, 3, 2]
+    assert [len(held[BaseId(base)]) for base in ("everybodys", "teams", "carols")] == [5, 3, 2]
     assert sorted(line for mine in held.values() for line in mine) == sorted(lines)
 
 

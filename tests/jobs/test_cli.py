@@ -63,8 +63,8 @@ def test_help_shows_every_group_of_commands_and_imports_nothing_heavy() -> None:
     [
         "search", "read", "ingest", "publish", "unpublish", "archive", "withdraw", "base create",
         "base list", "base show", "base set", "reindex", "generation list", "generation show",
-        "verify", "verify ranking", "status", "config show", "serve", "mcp", "runtime on", "runtime off",
-        "token create", "demo",
+        "verify", "verify ranking", "status", "config show", "serve", "mcp", "runtime on",
+        "runtime off", "token create", "demo",
     ],
 )  # fmt: skip
 def test_every_command_explains_itself_with_an_example(shell: Shell, words: str) -> None:
