@@ -240,6 +240,7 @@ def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
         "b": config.index.b,
         "shards": options.shards,
         "results_per_query": DEPTH,
+        "most_queries_a_collection": options.limit_queries,
         "collections": documents,
         **whence,
     }

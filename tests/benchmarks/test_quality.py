@@ -12,10 +12,11 @@ from ir_measures import RR, nDCG
 
 from benchmarks.beir import HALVES, half_of
 from benchmarks.quality import run
-from benchmarks.table import table_lines
+from benchmarks.table import RESULTS, table_lines
 from engine.contract import MODES
 from tests.jobs.running import WORDS, text_of
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 DOCUMENTS = 12
 
 
@@ -126,3 +127,38 @@ def test_a_table_marks_the_best_mode_of_a_row() -> None:
 def test_a_mode_that_was_not_asked_is_a_dash() -> None:
     document = {"collections": [one_collection(lexical=0.25)]}
     assert table_lines(document)[2] == "| tiny | 4 | **0.250** | - | - | - | - |"
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Any]:
+    document = json.loads(RESULTS.read_text("utf-8"))
+    assert isinstance(document, dict)
+    return document
+
+
+def test_the_readme_holds_the_table_of_the_published_results(published: dict[str, Any]) -> None:
+    assert "\n".join(table_lines(published)) in README.read_text("utf-8")
+
+
+def test_published_hybrid_beats_each_side_in_one_language_and_loses_nothing_across_two(
+    published: dict[str, Any],
+) -> None:
+    across = {"xquad-de2en", "xquad-en2zh"}
+    assert published["collections"]
+    for one in published["collections"]:
+        figures = {mode: found["report"]["nDCG@10"] for mode, found in one["modes"].items()}
+        if "hybrid" not in figures:
+            continue
+        better_side = max(figures["lexical"], figures["semantic"])
+        allowed = 0.01 if one["collection"] in across else 0.0
+        assert figures["hybrid"] >= better_side - allowed, one["collection"]
+
+
+def test_what_is_published_names_no_place_of_the_machine_that_measured(
+    published: dict[str, Any],
+) -> None:
+    assert "/" not in published["command"]
+    assert published["commit"]
+    assert published["machine"]["processor"]
+    for one in published["collections"]:
+        assert one["queries"]["all"] == one["queries"]["tune"] + one["queries"]["report"]
