@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +25,16 @@ from engine.encoders.recipe import Pooling, Recipe, read_recipe
 from engine.errors import EncoderError
 from engine.text.chunking import cut
 
-_LOADING = (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError)
+_LOADING = (
+    OSError,
+    ValueError,
+    KeyError,
+    ImportError,
+    RuntimeError,
+    SafetensorError,
+    pickle.UnpicklingError,  # code in a pickle, which is not run
+    EOFError,
+)
 
 
 class TransformerEncoder:
