@@ -20,7 +20,12 @@ from engine.errors import JavaError, SegmentRefusedError
 from engine.index.analysis import java_failures
 from engine.index.languages import FIELD_NAMES
 from engine.index.lucene import lucene
-from engine.index.statistics import FieldStatistics, local_similarity, term_boost
+from engine.index.statistics import (
+    FieldStatistics,
+    excess_error,
+    local_similarity,
+    term_boost,
+)
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -58,11 +63,13 @@ class LexicalQuery:
         field: a name of `languages.FIELDS`.
         weights: (term, boost times query frequency), terms that the segment holds.
         similarity: the local (k1', b').
+        excess_error: of the scores, see `statistics.excess_error`.
     """
 
     field: str
     weights: tuple[tuple[str, float], ...]
     similarity: tuple[float, float]
+    excess_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +234,8 @@ class LexicalIndex:
             for term, count in query_frequencies.items()
             if local.frequencies.get(term, 0)
         )
-        return LexicalQuery(field_name, weights, local_similarity(*similarity, local, whole))
+        chosen = local_similarity(*similarity, local, whole)
+        return LexicalQuery(field_name, weights, chosen, excess_error(chosen[1], local))
 
     def search(self, query: LexicalQuery, depth: int, allowed: LexicalFilter) -> LexicalHits:
         """Return the `depth` best allowed passages that hold a term of the query.

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 Float64 = NDArray[np.float64]
 
 LEXICAL_RELATIVE_ERROR = 2.0**-19
-"""Bound of |Lucene's float32 score - `bm25_exact`|, relative to the query's `upper_bound`.
+"""Bound of |Lucene's float32 score - `bm25_exact`|, relative to the query's `upper_bound`, for a
+segment without an `excess_error`.
 
 Per term, of its weight: three roundings of idf, boost and their product; at most a quarter of the
 about ten roundings in tf / (tf + norm), whose sensitivity x / (1 + x)^2 never exceeds 1/4; three of
-`w - w / (1 + x)`. That is under 10 units of 2^-24, one more for the sum; the constant allows 32.
+`w - w / (1 + x)`. That is under 10 units of 2^-24, one more for the sum. The constant allows 32:
+half of them for what b' loses, see `excess_error`.
 """
 
 
@@ -90,6 +92,28 @@ def local_similarity(
     normalised = k1 * b * local.average_length / whole.average_length
     total = unnormalised + normalised
     return (total, normalised / total) if total > 0.0 else (0.0, 0.0)
+
+
+def excess_error(b: float, local: FieldStatistics) -> float:
+    """Bound what Lucene's scores in a segment lose because it keeps b' in float32.
+
+    The norm of a passage is k1' (1 - b' + b' dl / avgdl). An error e of b' moves it by the share
+    e |dl / avgdl - 1| / (1 - b' + b' dl / avgdl), greatest for the shortest passage, of one token:
+    e / (1 - b' + b' / avgdl). That is much where b' is next to 1, in a segment whose passages are
+    far longer than the readable ones. A term's score moves by a quarter of the share at most (see
+    `LEXICAL_RELATIVE_ERROR`); half of it is taken, for shares that are not small. Longer passages
+    than the average move by less than one rounding.
+
+    Args:
+        b: b' of `local_similarity`.
+        local: the segment as Lucene sees it.
+
+    Returns:
+        What to add to `LEXICAL_RELATIVE_ERROR`, relative to the same; 0 where that allows for it.
+    """
+    lost = abs(float(np.float32(b)) - b) + 2.0**-52
+    error = 0.5 * lost / (1.0 - b + b / max(1.0, local.average_length))
+    return error if error > LEXICAL_RELATIVE_ERROR / 2.0 else 0.0
 
 
 def term_boost(local: FieldStatistics, whole: FieldStatistics, term: str) -> float:

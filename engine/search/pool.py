@@ -24,7 +24,8 @@ class FieldBound:
 
     Attributes:
         upper: `sum of qtf(t) * idf(t)`: no passage has a greater BM25.
-        error: how far Lucene's float32 score may lie from the true one.
+        error: how far Lucene's float32 score may lie from the true one, in a shard that reports no
+            excess error.
     """
 
     upper: float
@@ -34,6 +35,10 @@ class FieldBound:
     def of(upper: float) -> FieldBound:
         """Return the bound of a field whose least upper bound is `upper`."""
         return FieldBound(upper, LEXICAL_RELATIVE_ERROR * upper)
+
+    def exceeded(self, excess: float) -> FieldBound:
+        """Return the bound in a shard that reports an excess error."""
+        return replace(self, error=self.error + excess * self.upper) if excess else self
 
 
 _NOTHING = FieldBound(0.0, 0.0)
@@ -121,6 +126,12 @@ def positions_of(pool: Pool, rows: NDArray[np.int64]) -> dict[ShardId, tuple[Pos
     return found
 
 
+def _fields_of(part: Candidates, fields: Mapping[str, FieldBound]) -> dict[str, FieldBound]:
+    """Return the bounds as they hold for the scores of one shard."""
+    excess = part.excess_errors
+    return {name: bound.exceeded(excess.get(name, 0.0)) for name, bound in fields.items()}
+
+
 def _widened(frontier: Frontier, fields: Mapping[str, FieldBound]) -> Frontier:
     lexical = {
         name: score + fields[name].error
@@ -163,6 +174,7 @@ def gather(
         exact: BM25 scores that are known in float64.
     """
     found = sorted(found, key=lambda part: part.shard)
+    of_shard = {part.shard: _fields_of(part, fields) for part in found}
     names = sorted({item for part in found for item in part.item_ids})
     codes = {item: code for code, item in enumerate(names)}
     items, shards, bounds, errors = [], [], [], []
@@ -172,7 +184,7 @@ def gather(
         item_shards[mine] = part.shard
         items.append(mine[part.items])
         shards.append(np.full(len(part.items), part.shard, np.int32))
-        known = [fields.get(name, _NOTHING) for name in part.field_names]
+        known = [of_shard[part.shard].get(name, _NOTHING) for name in part.field_names]
         bounds.append(np.array([bound.upper for bound in known], np.float64)[part.fields])
         errors.append(np.array([bound.error for bound in known], np.float64)[part.fields])
     lexical = _floats([part.lexical for part in found])
@@ -189,7 +201,7 @@ def gather(
         semantic=_floats([part.semantic for part in found]),
         item_ids=tuple(names),
         item_shards=item_shards,
-        frontiers={part.shard: _widened(part.frontier, fields) for part in found},
+        frontiers={part.shard: _widened(part.frontier, of_shard[part.shard]) for part in found},
         fields=fields,
     )
     if exact:

@@ -191,6 +191,8 @@ class Candidates:
         field_names: the language fields.
         frontier: what was left out.
         certified: whether the frontier is proved; False after an approximate vector search.
+        excess_errors: what to add to `LEXICAL_RELATIVE_ERROR` for the shard's BM25, by language
+            field; a field not named needs nothing added.
     """
 
     shard: ShardId
@@ -205,6 +207,7 @@ class Candidates:
     field_names: tuple[str, ...]
     frontier: Frontier
     certified: bool = True
+    excess_errors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,12 +143,12 @@ class Shard:
         check()
         semantic = self._semantic(query, visible, depth.semantic).cut(depth.semantic)
         check()
-        if not query.complete:
-            localized = {}
-        columns = self._complete(query, lexical, semantic, localized)
-        return self._candidates(
+        completing = localized if query.complete else {}
+        columns = self._complete(query, lexical, semantic, completing)
+        found = self._candidates(
             columns, Frontier(frontiers, semantic.frontier), certified=semantic.certified
         )
+        return replace(found, excess_errors=_excess_errors(localized))
 
     def _localize(self, query: SearchQuery, name: str) -> list[LexicalQuery]:
         terms = query.fields[name]
@@ -287,6 +287,14 @@ class Shard:
             tuple(_segment_facts(part) for part in self.segments),
             tuple(_facts(self.segments[number], ordinal, terms) for number, ordinal in pairs),
         )
+
+
+def _excess_errors(localized: Mapping[str, Sequence[LexicalQuery]]) -> dict[str, float]:
+    largest = {
+        name: max((part.excess_error for part in parts), default=0.0)
+        for name, parts in localized.items()
+    }
+    return {name: error for name, error in largest.items() if error}
 
 
 def _segment_facts(part: VisibleSegment) -> SegmentFacts:

@@ -294,6 +294,7 @@ def _pack_candidates(found: Candidates, writer: _Writer) -> Body:
         "lexical_frontier": dict(found.frontier.lexical),
         "semantic_frontier": found.frontier.semantic,
         "certified": found.certified,
+        "excess_errors": dict(found.excess_errors),
     }
 
 
@@ -305,6 +306,7 @@ def _read_candidates(body: Body, reader: _Reader) -> Candidates:
         field_names=tuple(body["field_names"]),
         frontier=Frontier(body["lexical_frontier"], body["semantic_frontier"]),
         certified=body["certified"],
+        excess_errors=body["excess_errors"],
         **{name: reader.arrays[number] for (name, _), number in columns},
     )
 

@@ -96,7 +96,6 @@ def test_segments_score_as_one_collection_of_the_readable_passages_would(
         if may
     ]
     told = iter(bm25_of_words([r[0] for r in readable], [r[1] for r in readable], query, (k1, b)))
-    error = LEXICAL_RELATIVE_ERROR * upper_bound(asked, whole)
     for (index, lengths), mask, chosen in zip(opened, masks, filters, strict=True):
         rows = np.flatnonzero(mask).astype(np.int32)
         oracle = {int(row): next(told) for row in rows}
@@ -106,6 +105,8 @@ def test_segments_score_as_one_collection_of_the_readable_passages_would(
         exact = bm25_exact(counts, lengths.norms[rows], weights, whole.average_length, (k1, b))
         assert exact == pytest.approx(list(oracle.values()), rel=1e-12, abs=0.0)
         localized = index.localize(FIELD, asked, whole, (k1, b))
+        relative = LEXICAL_RELATIVE_ERROR + localized.excess_error
+        error = relative * upper_bound(asked, whole)
         hits = index.search(localized, depth, chosen)
         found = hits.ordinals.tolist()
         assert set(found) <= matching
@@ -318,3 +319,24 @@ def test_k1_of_zero_counts_terms_only(index: LexicalIndex) -> None:
     expected = 2 * math.log(1 + (5 - 4 + 0.5) / 4.5)
     assert hits.ordinals.tolist() == [0, 1, 4, 5]
     assert hits.scores.tolist() == pytest.approx([expected] * 4, rel=LEXICAL_RELATIVE_ERROR)
+
+
+def test_long_hidden_passages_move_no_score_beyond_the_bound_of_its_error(tmp_path: Path) -> None:
+    # Short readable passages beside long hidden ones: b' lies next to 1, and is kept in float32.
+    passages = [[WORDS[place % 2]] for place in range(50)] + [["w9"] * 8_000] * 200
+    index, lengths = index_words(tmp_path / "lucene", passages)
+    mask = np.arange(250) < 50
+    chosen, asked = index.filter(mask), {"w0": 1}
+    counts = index.document_frequencies(FIELD, ("w0",), chosen)
+    whole = FieldStatistics(50, 50, {"w0": int(counts[0])})
+    localized = index.localize(FIELD, asked, whole, (0.9, 0.4))
+    hits = index.search(localized, 50, chosen)
+    frequencies = index.frequencies(FIELD, ("w0",), hits.ordinals)
+    weights = term_weights(asked, whole, ("w0",))
+    norms = lengths.norms[hits.ordinals]
+    exact = bm25_exact(frequencies, norms, weights, whole.average_length, (0.9, 0.4))
+    off = np.abs(hits.scores - exact) / upper_bound(asked, whole)
+    assert len(hits.ordinals) == 25
+    assert off.max() > LEXICAL_RELATIVE_ERROR  # or this test shows nothing
+    assert off.max() <= LEXICAL_RELATIVE_ERROR + localized.excess_error
+    index.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -259,3 +260,16 @@ def test_a_shard_given_up_is_not_asked_again() -> None:
     goal = Goal("hybrid", 10, 200)
     assert decide(pool, goal).deepen == {0, 1}
     assert decide(pool, goal, given_up=[ShardId(1)]).deepen == {0}
+
+
+def test_scores_of_a_shard_that_reports_an_excess_error_are_believed_less() -> None:
+    passage = Imagined(ItemId("one"), 0, ShardId(0), "text_en", 4.0, 0.5, 0.0)
+    other = replace(passage, item=ItemId("other"), lexical=3.0)
+    plain = answer([passage, other], ShardId(0), Depth(1, 1), random.Random(6))
+    excess = replace(plain, excess_errors={"text_en": 1 / 8})
+    known = FIELDS["text_en"]
+    for found, error in ((plain, known.error), (excess, known.error + known.upper / 8)):
+        pool = gather([found], FIELDS, {})
+        assert pool.low.tolist() == [4.0 - error]
+        assert pool.high.tolist() == [4.0 + error]
+        assert pool.lexical_bounds() == {0: 4.0 + error}

@@ -95,6 +95,7 @@ def candidates(draw: st.DrawFn) -> Candidates:
             draw(st.dictionaries(texts, floats, max_size=2)), draw(st.none() | floats)
         ),
         certified=draw(st.booleans()),
+        excess_errors=draw(st.dictionaries(texts, floats, max_size=2)),
     )
 
 
