@@ -6,6 +6,7 @@ processes do not mix. The contract's answers hold nothing of it.
 
 from __future__ import annotations
 
+import errno
 import logging
 import logging.handlers
 import os
@@ -76,6 +77,8 @@ class _Lines(logging.Formatter):
 class _AuditFile(logging.handlers.WatchedFileHandler):
     """Appends lines to a file that only its owner may read; follows it when it is rotated."""
 
+    _torn = False
+
     def _open(self) -> FileIO:  # type: ignore[override]  # bytes: one write a line
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return FileIO(descriptor, "ab")
@@ -85,7 +88,13 @@ class _AuditFile(logging.handlers.WatchedFileHandler):
         try:
             self.reopenIfNeeded()
             stream: FileIO = self.stream  # type: ignore[assignment]  # as `_open` made it
-            stream.write(self.format(record).encode("utf-8") + b"\n")
+            line = self.format(record).encode("utf-8") + b"\n"
+            if self._torn:  # what is left of the line before must not spoil this one
+                line = b"\n" + line
+            written = stream.write(line)
+            self._torn = 0 < written < len(line) or (self._torn and not written)
+            if written < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             extra = {"reason": error.strerror or type(error).__name__}
             logging.getLogger(__name__).error("audit record not written", extra=extra)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive
 
 from engine.errors import InvalidRequestError
-from serve.door import json_response, refusal
+from serve.door import Reply, json_response, refusal
 
 
 @dataclass(slots=True)
@@ -25,17 +25,17 @@ class Body:
     _data: bytes | None
     _receive: Receive
 
+    @classmethod
+    def unread(cls, instead: Reply, receive: Receive) -> Body:
+        """Answer this instead. What is left of the body is not read: the connection is closed."""
+        return cls(json_response(instead, {"Connection": "close"}), None, receive)
+
     async def replay(self) -> Message:
         """Give the body as one message; then what else comes, as the server says it."""
         data, self._data = self._data, None
         if data is None:
             return await self._receive()
         return {"type": "http.request", "body": data, "more_body": False}
-
-
-def _refused(reason: str, status: int) -> Response:
-    # what is left of the body is not read: the connection cannot be used again
-    return json_response(refusal(InvalidRequestError(reason), status), {"Connection": "close"})
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int, patience_s: float) -> Body:
@@ -50,10 +50,10 @@ async def read_body(headers: Headers, receive: Receive, limit: int, patience_s: 
     Returns:
         The body. Of a client that went away: no data; the next message says so.
     """
-    too_large = f"a body has at most {limit} bytes"
+    too_large = refusal(InvalidRequestError(f"a body has at most {limit} bytes"), 413)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdecimal()) or int(length[:20]) > limit:
-        return Body(_refused(too_large, 413), None, receive)
+        return Body.unread(too_large, receive)
     data = bytearray()
     try:
         async with asyncio.timeout(patience_s):
@@ -63,11 +63,12 @@ async def read_body(headers: Headers, receive: Receive, limit: int, patience_s: 
                     return Body(None, None, _again(message))
                 data += message.get("body", b"")
                 if len(data) > limit:
-                    return Body(_refused(too_large, 413), None, receive)
+                    return Body.unread(too_large, receive)
                 if not message.get("more_body", False):
                     return Body(None, bytes(data), receive)
     except TimeoutError:
-        return Body(_refused("the body did not come in time", 408), None, receive)
+        late = refusal(InvalidRequestError("the body did not come in time"), 408)
+        return Body.unread(late, receive)
 
 
 def _again(message: Message) -> Receive:

@@ -16,7 +16,7 @@ from engine.config import Config
 from serve.audit import Trail
 from serve.auth.credentials import Credentials
 from serve.door import Answers, Door, Reply, json_response
-from serve.fairness import Limits, Rates
+from serve.fairness import Limits, Places, Rates
 from serve.guard import Guard, Names, Policy, StripHeaders
 from serve.http import OPEN_PATHS, HttpDoor
 from serve.mcp_door import PATH, McpDoor
@@ -31,6 +31,8 @@ def _policy(config: Config, credentials: Credentials | None, trail: Trail) -> Po
         credentials=credentials,
         resource=resource,
         rates=Rates(limits.requests_per_s, limits.burst),
+        refusals=Rates(limits.requests_per_s, limits.burst),
+        bodies=Places(limits.of_reading()),
         trail=trail,
         open_paths=OPEN_PATHS | resource.paths(),
         max_body_bytes=serve.max_body_bytes,
@@ -53,9 +55,8 @@ def build_app(
         trail: writes the audit records; None: one that counts nothing.
     """
     door = Door(answers, Limits.of(config))
-    limit = config.serve.max_body_bytes
-    mcp_door = McpDoor(door, max_body_bytes=limit)
-    http_door: ASGIApp = HttpDoor(door, max_body_bytes=limit)
+    mcp_door = McpDoor(door, max_body_bytes=config.serve.max_body_bytes)
+    http_door: ASGIApp = HttpDoor(door)
     policy = _policy(config, credentials, trail or Trail())
 
     @asynccontextmanager

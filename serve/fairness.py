@@ -9,11 +9,12 @@ always one for who comes next. Who is served next is decided in turns among the 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.access_config import is_loopback
 from engine.config import Config
@@ -22,6 +23,9 @@ from engine.errors import OverloadedError
 MAX_CALLERS = 10_000
 _REQUESTS_PER_S = 20.0
 _CONCURRENT = 16
+
+
+_ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,15 @@ class Limits:
             wait_s=config.search.deadline_s,
         )
 
+    def of_reading(self) -> Limits:
+        """Return what one caller may take of the requests whose body is awaited.
+
+        They are shared out as the places are, but nobody waits for a turn. Off where turns are off.
+        """
+        if not self.running:
+            return replace(self, places=sys.maxsize)
+        return replace(self, running=self.places)
+
 
 class Rates:
     """Counts the requests of callers. Remembers a caller only while it is not at rest."""
@@ -79,33 +92,29 @@ class Rates:
         self._clock = clock
         self._next: OrderedDict[str, float] = OrderedDict()
 
-    @property
-    def patience_s(self) -> float:
-        """Return by how much a caller may be over its rate and still be answered politely."""
-        return self._tolerance_s + self._interval_s
-
     def __len__(self) -> int:
         """Return how many callers are remembered."""
         return len(self._next)
 
     def charge(self, caller: str) -> float:
-        """Count one request.
+        """Count one request, if it is within the rate.
+
+        One that is not costs its caller nothing: whoever asks too often still gets the rate.
 
         Returns:
-            0.0: it is within the rate. Else how many seconds too early it is; it is then counted
-            only while that is within `patience_s`.
+            0.0: it is within the rate. Else how many seconds too early it is.
         """
         if not self._interval_s:
             return 0.0
         now = self._clock()
         due = max(now, self._next.get(caller, now))
         early_s = due - now - self._tolerance_s
-        if early_s > self.patience_s:
+        if early_s > _ROUNDING_S:
             return early_s
         self._next[caller] = due + self._interval_s
         self._next.move_to_end(caller)
         self._forget(now)
-        return max(0.0, early_s)
+        return 0.0
 
     def _forget(self, now: float) -> None:
         """Forget who is at rest, from who asked longest ago on; and who is one too many."""

@@ -14,9 +14,9 @@ from engine.authorization import Principal
 from engine.errors import EngineError, InvalidRequestError, OverloadedError, UnauthorizedError
 from serve.audit import Trail
 from serve.auth.credentials import Credentials
-from serve.body import read_body
+from serve.body import Body, read_body
 from serve.door import json_response, refusal
-from serve.fairness import Rates
+from serve.fairness import Places, Rates
 from serve.metadata import ProtectedResource
 from serve.visit import Visit
 
@@ -88,6 +88,8 @@ class Policy:
         credentials: None: everybody is the anonymous reader of public bases, for loopback only.
         resource: what a caller without a valid credential is told.
         rates: how often one caller may ask.
+        refusals: how often one that asks too often is told so by a door, which costs more.
+        bodies: how many requests may be read at once.
         trail: where each request is recorded.
         open_paths: need no credential, are not counted and not recorded.
         max_body_bytes: of a request.
@@ -98,6 +100,8 @@ class Policy:
     credentials: Credentials | None
     resource: ProtectedResource
     rates: Rates
+    refusals: Rates
+    bodies: Places
     trail: Trail
     open_paths: frozenset[str]
     max_body_bytes: int
@@ -121,6 +125,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or refuse it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})  # a policy's: there are none here
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -133,9 +140,7 @@ class Guard:
             if refused is None and secured:
                 refused = await self._verdict(headers, visit, gate)
             if refused is None and secured:
-                body = await read_body(
-                    headers, receive, self._policy.max_body_bytes, self._policy.body_timeout_s
-                )
+                body = await self._body(headers, receive, visit)
                 receive = body.replay
                 refused = body.refused
             if refused is not None:
@@ -143,6 +148,17 @@ class Guard:
             await (refused or self._app)(scope, receive, gate.send)
         finally:
             gate.close(recorded=secured or visit.kind == "refused")
+
+    async def _body(self, headers: Headers, receive: Receive, visit: Visit) -> Body:
+        """Read the body. A caller who lets many wait for theirs cannot take every connection."""
+        policy = self._policy
+        try:
+            async with policy.bodies.place(visit.principal.subject):
+                return await read_body(
+                    headers, receive, policy.max_body_bytes, policy.body_timeout_s
+                )
+        except OverloadedError as error:
+            return Body.unread(refusal(error), receive)
 
     def _misdirected(self, headers: Headers) -> Response | None:
         if not self._policy.names.accept_host(headers):
@@ -167,7 +183,7 @@ class Guard:
         early_s = self._policy.rates.charge(visit.principal.subject)
         if early_s:
             overload = OverloadedError("this caller asks too often", early_s)
-            if early_s > self._policy.rates.patience_s:
+            if self._policy.refusals.charge(visit.principal.subject):
                 return json_response(refusal(overload))
             visit.overload = overload  # said by the door, in the words of its protocol
         return None

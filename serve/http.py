@@ -100,28 +100,11 @@ def raw_path(scope: Scope) -> bytes:
     return path.partition(b"?")[0]
 
 
-class _TooLargeError(Exception):
-    """The body is longer than the limit."""
-
-
-async def _bounded_body(request: Request, limit: int) -> bytes:
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > limit:
-        raise _TooLargeError
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limit:
-            raise _TooLargeError
-    return bytes(body)
-
-
 class HttpDoor:
-    """An ASGI application over one `Door`. `Guard` has put the visit into the state."""
+    """An ASGI application over one `Door`. `Guard` has read the body and made the visit."""
 
-    def __init__(self, door: Door, *, max_body_bytes: int) -> None:
+    def __init__(self, door: Door) -> None:
         self._door = door
-        self._max_body_bytes = max_body_bytes
         self._document = document()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,12 +168,7 @@ class HttpDoor:
             error = InvalidRequestError("the content type must be application/json")
             return json_response(refusal(error, 415))
         try:
-            body = await _bounded_body(request, self._max_body_bytes)
-        except _TooLargeError:
-            error = InvalidRequestError(f"a body has at most {self._max_body_bytes} bytes")
-            return json_response(refusal(error, 413), {"Connection": "close"})
-        try:
-            arguments: Mapping[str, Any] | InvalidRequestError = parse_body(body)
+            arguments: Mapping[str, Any] | InvalidRequestError = parse_body(await request.body())
         except InvalidRequestError as error:
             arguments = error
         return await self._ask(request, arguments, explain=explain)

@@ -19,12 +19,12 @@ class Verified:
 
     Attributes:
         principal: who it stands for.
-        token_hash: `hash_token` of it.
+        token_hashes: `hash_token` of it, and of what else its holder can write it as.
         token_id: its `jti`, or empty.
     """
 
     principal: Principal
-    token_hash: str
+    token_hashes: frozenset[str]
     token_id: str = ""
 
 

@@ -46,7 +46,7 @@ class Denied:
         """Say whether a verified token is on the list."""
         return (
             verified.principal.subject in self.subjects
-            or verified.token_hash in self.token_hashes
+            or not verified.token_hashes.isdisjoint(self.token_hashes)
             or (bool(verified.token_id) and verified.token_id in self.token_ids)
         )
 

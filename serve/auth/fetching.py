@@ -72,23 +72,38 @@ async def _keys_url(issuer: IssuerConfig, patience_s: float) -> str:
         return issuer.jwks_url
     url = issuer.issuer.rstrip("/") + _DISCOVERY
     document = await fetch_object(url, patience_s)
-    if document.get("issuer") != issuer.issuer:
-        raise KeyServiceError(f"{url}: describes another issuer")
+    return described_keys_url(document, issuer.issuer, url)
+
+
+def described_keys_url(document: dict[str, Any], issuer: str, source: str) -> str:
+    """Return where a discovery document says that an issuer's keys lie.
+
+    Only an issuer of this machine may name a URL of this machine without TLS: another one would
+    have this server ask whatever listens beside it.
+
+    Raises:
+        KeyServiceError: it describes another issuer, or names no URL that may be asked.
+    """
+    if document.get("issuer") != issuer:
+        raise KeyServiceError(f"{source}: describes another issuer")
     try:
-        return _SECURE_URL.validate_python(document.get("jwks_uri"), strict=True)
+        found = _SECURE_URL.validate_python(document.get("jwks_uri"), strict=True)
     except ValidationError:
-        raise KeyServiceError(f"{url}: names no secure jwks_uri") from None
+        raise KeyServiceError(f"{source}: names no secure jwks_uri") from None
+    if urlsplit(issuer).scheme == "https" and urlsplit(found).scheme != "https":
+        raise KeyServiceError(f"{source}: names no secure jwks_uri")
+    return found
 
 
 async def fetch_keys(issuer: IssuerConfig, patience_s: float) -> tuple[Key, ...]:
-    """Fetch the keys of an issuer, at least one.
+    """Fetch the keys of an issuer; none when it publishes none that fits.
 
     Args:
         issuer: of it the URLs.
         patience_s: seconds for each of the one or two fetches.
 
     Raises:
-        KeyServiceError: they could not be had, or none of them fits.
+        KeyServiceError: they could not be had.
     """
     url = await _keys_url(issuer, patience_s)
     try:

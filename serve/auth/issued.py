@@ -25,6 +25,7 @@ from serve.auth.fetching import fetch_keys
 from serve.auth.key_source import KeySource, Patience
 from serve.auth.keys import ALGORITHMS, Key
 from serve.auth.strict_json import parse_object
+from serve.auth.twins import twins
 
 MAX_CACHED = 4096
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
@@ -134,7 +135,8 @@ class IssuedTokens:
         if not keys:
             raise RefusedTokenError("unknown key")
         key, claims = self._signed(token, keys, algorithm)
-        return self._accepted(claims, issuer, digest, key)
+        hashes = frozenset({digest}) | {hash_token(twin) for twin in twins(token, key)}
+        return self._accepted(claims, issuer, hashes, key, digest)
 
     async def _remembered(self, digest: str) -> Verified | None:
         cached = self._cache.get(digest)
@@ -165,7 +167,12 @@ class IssuedTokens:
         raise RefusedTokenError("signature")
 
     def _accepted(
-        self, claims: Mapping[str, Any], issuer: IssuerConfig, digest: str, key: Key
+        self,
+        claims: Mapping[str, Any],
+        issuer: IssuerConfig,
+        hashes: frozenset[str],
+        key: Key,
+        digest: str,
     ) -> Verified:
         if claims.get("iss") != issuer.issuer:
             raise RefusedTokenError("issuer")
@@ -180,7 +187,7 @@ class IssuedTokens:
         if not isinstance(token_id, str):
             raise RefusedTokenError("jti malformed")
         principal = principal_of(claims, issuer, self._organization)
-        verified = Verified(principal, digest, token_id)
+        verified = Verified(principal, hashes, token_id)
         self._cache[digest] = _Cached(verified, issuer.issuer, key.thumbprint, expires_at)
         if len(self._cache) > MAX_CACHED:
             self._cache.popitem(last=False)

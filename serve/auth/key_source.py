@@ -54,7 +54,7 @@ class KeySource:
 
         Args:
             name: the issuer's, for the log.
-            fetch: gets the keys, at least one; raises KeyServiceError.
+            fetch: gets the keys; raises KeyServiceError.
             patience: how long what counts.
             clock: monotonic seconds.
         """
@@ -116,6 +116,7 @@ class KeySource:
 
     async def _refresh(self) -> None:
         begun = self._clock()
+        self._next_at = begun + self._patience.cooldown_s  # even if this ends in a fault of ours
         try:
             keys = await self._fetch()
         except KeyServiceError as error:
@@ -127,7 +128,6 @@ class KeySource:
             return
         self._keys, self._fetched_at = keys, begun
         self._failures = 0
-        self._next_at = begun + self._patience.cooldown_s
 
     def _unavailable(self) -> OverloadedError:
         wait_s = max(1.0, self._next_at - self._clock())

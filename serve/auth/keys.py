@@ -110,8 +110,10 @@ def parse_key(jwk: Mapping[str, Any]) -> Key:
 def parse_keys(document: Mapping[str, Any]) -> tuple[Key, ...]:
     """Read a JWK set; keys that do not fit are left out, the first `MAX_KEYS` are looked at.
 
+    A set in which no key fits is an answer too: an issuer may take all its keys back.
+
     Raises:
-        UnfitKeyError: it is not a JWK set, or no key of it fits.
+        UnfitKeyError: it is not a JWK set.
     """
     listed = document.get("keys")
     if not isinstance(listed, list):
@@ -124,5 +126,5 @@ def parse_keys(document: Mapping[str, Any]) -> tuple[Key, ...]:
             extra = {"position": position, "reason": str(error)}
             logger.info("key of an issuer left out", extra=extra)
     if not found:
-        raise UnfitKeyError("no key in it may verify tokens")
+        logger.warning("an issuer publishes no key that may verify tokens")
     return tuple(found)

@@ -137,7 +137,7 @@ class StaticTokens:
         for known, principal in entries:
             if hmac.compare_digest(known, given):
                 found = principal
-        return None if found is None else Verified(found, digest)
+        return None if found is None else Verified(found, frozenset({digest}))
 
     async def principal(self, token: str) -> Principal | None:
         """Return who a token stands for, or None.

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from engine.errors import ConfigurationError, OverloadedError
@@ -50,6 +51,8 @@ class WatchedFile[T]:
         self._clock = clock
         self._digest = b""
         self._fault = ""
+        # its own: threads that wait for the store must not delay a revocation
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="credentials")
         self._looking: asyncio.Task[None] | None = None
         self._tried_at = self._confirmed_at = clock()
         data = self._bytes()
@@ -87,7 +90,8 @@ class WatchedFile[T]:
 
     async def _confirm(self, now: float) -> None:
         try:
-            value, digest = await asyncio.to_thread(self._read)
+            loop = asyncio.get_running_loop()
+            value, digest = await loop.run_in_executor(self._reader, self._read)
         except ConfigurationError as error:
             if str(error) != self._fault:
                 self._fault = str(error)

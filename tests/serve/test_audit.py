@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import logging.handlers
@@ -212,6 +213,38 @@ def test_a_record_that_cannot_be_written_is_reported(
     _write()
     (record,) = [each for each in caplog.records if each.name == "serve.audit"]
     assert vars(record)["reason"] == "No space left on device"
+
+
+class _Full(io.BytesIO):
+    """A file on a disk that has room for a part of one line."""
+
+    room = 5
+
+    def write(self, data: Any) -> int:
+        taken = super().write(bytes(data)[: self.room])
+        self.room = 0 if self.room == 5 else 10_000
+        return taken
+
+
+def test_a_line_that_was_cut_by_a_full_disk_spoils_no_other(
+    trail: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (handler,) = [
+        each
+        for each in logging.getLogger(NAME).handlers
+        if isinstance(each, logging.handlers.WatchedFileHandler)
+    ]
+    full = _Full()
+    monkeypatch.setattr(handler, "reopenIfNeeded", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(handler, "stream", full)
+        for status in (200, 201, 202, 203):
+            _write(status)
+    lines = full.getvalue().splitlines()
+    assert lines[0] == b'{"tim'
+    assert [json.loads(line)["status"] for line in lines[1:]] == [202, 203]
+    reasons = [vars(each)["reason"] for each in caplog.records if each.name == "serve.audit"]
+    assert reasons == ["No space left on device"] * 2
 
 
 class _Keeping(logging.Handler):

@@ -7,10 +7,12 @@ from pathlib import Path
 import httpx2
 import pytest
 import yaml
+from starlette.types import Message
 
 from engine.authorization import Principal
-from engine.config import parse_config
+from engine.config import Config, parse_config
 from serve.auth.tokens import StaticTokens, make_token
+from serve.doors import build_app
 from serve.guard import Names
 from tests.serve.conftest import connected
 from tests.serve.library import Library
@@ -161,3 +163,29 @@ async def test_health_and_the_document_need_no_token(
 ) -> None:
     async with connected(library, tokens[1]) as client:
         assert (await client.request(method, path)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/v1/search", "/healthz", "/elsewhere"])
+async def test_a_websocket_is_refused_without_a_word(
+    library: Library, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "websocket", "path": path, "headers": [], "query_string": b""}
+    await build_app(library, Config())(scope, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]
+    assert not caplog.records
+
+
+async def test_a_length_that_takes_thousands_of_digits_is_a_length(library: Library) -> None:
+    async with connected(library) as client:
+        for zeros in (20, 5000):
+            headers = {"content-length": "0" * zeros + "13", "content-type": "application/json"}
+            response = await client.post("/v1/search", content=b'{"query":"a"}', headers=headers)
+            assert response.status_code == 200

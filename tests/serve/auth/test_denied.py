@@ -12,7 +12,7 @@ from serve.auth.credentials import Verified, hash_token
 from serve.auth.denied import DenyList, parse_denied
 from tests.serve.auth.clock import Clock
 
-ALICE = Verified(Principal(subject="corp#alice"), hash_token("t"), "id-1")
+ALICE = Verified(Principal(subject="corp#alice"), frozenset({hash_token("t")}), "id-1")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_nobody_else_is_denied(line: str) -> None:
 
 
 def test_a_token_without_an_id_is_not_denied_by_one() -> None:
-    verified = Verified(Principal(subject="alice"), hash_token("t"))
+    verified = Verified(Principal(subject="alice"), frozenset({hash_token("t")}))
     assert not parse_denied("token_ids: [id-1]", "deny.yaml").holds(verified)
 
 
@@ -48,6 +48,19 @@ def test_a_token_without_an_id_is_not_denied_by_one() -> None:
 def test_a_list_of_another_shape_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^deny\.yaml: "):
         parse_denied(text, "deny.yaml")
+
+
+def test_of_two_lists_of_subjects_none_is_lost() -> None:
+    with pytest.raises(ConfigurationError, match="is not YAML"):
+        parse_denied("subjects: [mallory]\nsubjects: [bob]\n", "deny.yaml")
+
+
+@pytest.mark.parametrize(
+    "scalar", ["2001-99-99", "!!int x", "!!bool x", "!!timestamp x", "!!float x", '"\\uD800"']
+)
+def test_a_scalar_that_is_not_what_it_looks_like_is_refused_by_name(scalar: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^deny\.yaml: "):
+        parse_denied(f"subjects: [{scalar}]", "deny.yaml")
 
 
 async def test_an_addition_counts_within_a_second(tmp_path: Path) -> None:

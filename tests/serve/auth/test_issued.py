@@ -19,11 +19,20 @@ from jwt.api_jws import PyJWS
 from engine.access_config import AuthConfig
 from engine.authorization import Principal
 from engine.errors import OverloadedError
-from serve.auth.credentials import RefusedTokenError
+from serve.auth.credentials import RefusedTokenError, hash_token
+from serve.auth.denied import parse_denied
 from serve.auth.issued import IssuedTokens
 from serve.auth.keys import ALGORITHMS
 from tests.serve.auth.clock import Clock
-from tests.serve.auth.issuer import AUDIENCE, NOW, Issuer, jwk_of, private_key, running_issuer
+from tests.serve.auth.issuer import (
+    AUDIENCE,
+    CURVES,
+    NOW,
+    Issuer,
+    jwk_of,
+    private_key,
+    running_issuer,
+)
 
 ALICE = Principal(
     subject="corp#alice",
@@ -210,6 +219,40 @@ async def test_clocks_may_differ_by_the_leeway_and_no_more(
 ) -> None:
     verified = await _tokens(issuer.auth()).verify(issuer.token(**changes))
     assert verified.principal.subject == "corp#alice"
+
+
+@pytest.mark.parametrize("algorithm", CURVES)
+async def test_a_denied_token_stays_denied_however_its_holder_writes_it(
+    issuer: Issuer, algorithm: str
+) -> None:
+    issuer.publish(algorithm)
+    token, tokens = issuer.token(algorithm), _tokens(issuer.auth())
+    signed, _, written = token.rpartition(".")
+    signature = base64.urlsafe_b64decode(written + "=" * (-len(written) % 4))
+    half = len(signature) // 2
+    mirrored = CURVES[algorithm].group_order - int.from_bytes(signature[half:], "big")
+    twin = f"{signed}.{_encoded(signature[:half] + mirrored.to_bytes(half, 'big'))}"
+    assert twin != token
+    hashes = (await tokens.verify(twin)).token_hashes  # ECDSA: it is as valid
+    assert hashes == (await tokens.verify(token)).token_hashes
+    assert hashes == {hash_token(token), hash_token(twin)}
+    denied = parse_denied(f"token_hashes: [{hash_token(token)}]", "deny.yaml")
+    assert denied.holds(await tokens.verify(twin))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+async def test_a_signature_is_read_in_one_form_only(issuer: Issuer, algorithm: str) -> None:
+    issuer.publish(algorithm)
+    token, tokens = issuer.token(algorithm), _tokens(issuer.auth())
+    signed, _, written = token.rpartition(".")
+    await tokens.verify(token)
+    for other in (
+        f"{written}=",
+        f"!{written}",
+        f"{written}*",
+        written[:-1] + chr(ord(written[-1]) + 1),
+    ):
+        assert await _reason(tokens, f"{signed}.{other}") == "signature"
 
 
 async def test_a_changed_token_is_refused(issuer: Issuer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from functools import partial
 
@@ -10,8 +11,9 @@ import pytest
 
 from engine.access_config import IssuerConfig
 from engine.errors import OverloadedError
-from serve.auth.fetching import MAX_BYTES, KeyServiceError, fetch_keys
+from serve.auth.fetching import MAX_BYTES, KeyServiceError, described_keys_url, fetch_keys
 from serve.auth.key_source import KeySource, Patience
+from serve.auth.keys import Key
 from tests.serve.auth.clock import Clock
 from tests.serve.auth.issuer import Issuer, running_issuer
 
@@ -141,6 +143,32 @@ async def test_a_key_that_was_taken_back_is_gone_after_twice_the_refresh(issuer:
     assert [key.key_id for key in await source.keys()] == ["next"]
 
 
+@pytest.mark.parametrize("left", [[], [{"kty": "oct", "k": "AAAA"}], [1, {}]])
+async def test_an_issuer_may_take_all_its_keys_back(issuer: Issuer, left: list[object]) -> None:
+    clock = Clock()
+    source = _source(issuer, clock)
+    await source.keys()
+    issuer.replies["/jwks"] = (200, {}, json.dumps({"keys": left}).encode())
+    clock.now += 2 * PATIENCE.refresh_s
+    assert await source.keys() == ()
+    assert await source.matching("ES256", "ES256") == ()
+
+
+async def test_a_fault_of_ours_does_not_make_every_request_fetch() -> None:
+    fetched = 0
+
+    async def fetch() -> tuple[Key, ...]:
+        nonlocal fetched
+        fetched += 1
+        raise ZeroDivisionError
+
+    source = KeySource("corp", fetch, PATIENCE, clock=Clock())
+    for _ in range(5):
+        with pytest.raises(OverloadedError):
+            await source.keys()
+    assert fetched == 1
+
+
 async def test_a_refresh_runs_beside_the_requests(issuer: Issuer) -> None:
     clock = Clock()
     source = _source(issuer, clock)
@@ -191,8 +219,6 @@ async def test_a_service_that_is_gone_is_named() -> None:
         (200, {}, b'{"keys": ' + b"[" * 60_000 + b"]" * 60_000 + b"}", "JSON object"),
         (200, {}, b"{}", "not a JWK set"),
         (200, {}, b'{"keys": {}}', "not a JWK set"),
-        (200, {}, b'{"keys": []}', "no key"),
-        (200, {}, b'{"keys": [1, {}, {"kty": "oct", "k": "AAAA"}]}', "no key"),
         (200, {}, b" " * (MAX_BYTES + 1), "more than"),
         (200, {"content-encoding": "gzip"}, b"{}", "encoded"),
         (404, {}, b"{}", "status 404"),
@@ -228,3 +254,10 @@ async def test_a_discovery_document_is_believed_only_of_this_issuer_and_securely
     with pytest.raises(KeyServiceError, match=reason):
         await fetch_keys(config, 30)
     assert issuer.fetched == [DISCOVERY]
+
+
+@pytest.mark.parametrize("inside", ["http://127.0.0.1:9200/", "http://localhost/", "http://[::1]/"])
+def test_an_issuer_elsewhere_cannot_have_this_machine_ask_itself(inside: str) -> None:
+    issuer = "https://login.example"
+    with pytest.raises(KeyServiceError, match="secure jwks_uri"):
+        described_keys_url({"issuer": issuer, "jwks_uri": inside}, issuer, "discovery")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,19 @@ def test_a_file_that_is_bad_from_the_start_is_refused(path: Path) -> None:
     _write(path, "bad")
     with pytest.raises(ConfigurationError, match="is bad"):
         WatchedFile(path, _parse)
+
+
+async def test_threads_that_wait_for_the_store_do_not_delay_a_reading(path: Path) -> None:
+    clock, never = Clock(), threading.Event()
+    file = WatchedFile(path, _parse, clock=clock)
+    store = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(store)
+    stalled = asyncio.create_task(asyncio.to_thread(never.wait))
+    await asyncio.sleep(0)
+    _write(path, "two")
+    clock.now += BOUND_S
+    try:
+        assert await file.value() == "two"
+    finally:
+        never.set()
+        await stalled
