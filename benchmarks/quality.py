@@ -134,7 +134,9 @@ def document_of(built: Built, outcomes: Sequence[Outcome], half: Half | None) ->
         half: which half was asked; None: both.
     """
     asked = built.collection
-    parts = {half: asked} if half else {"all": asked, **{name: asked.half(name) for name in HALVES}}
+    parts: dict[str, Collection] = {half: asked} if half else {"all": asked}
+    if not half:
+        parts |= {name: asked.half(name) for name in HALVES}
     modes: dict[str, dict[str, Any]] = {outcome.mode: {} for outcome in outcomes}
     gains = {}
     for name, part in parts.items():

@@ -41,9 +41,8 @@ def measured(run_file: Path, qrels: Path) -> dict[str, float]:
     """Measure a TREC run again, from what was written."""
     rows = [line.split("\t") for line in qrels.read_text("utf-8").splitlines()[1:]]
     judged = [ir_measures.Qrel(query, document, int(value)) for query, document, value in rows]
-    found = ir_measures.calc_aggregate(
-        [nDCG @ 10, RR @ 10], judged, list(ir_measures.read_trec_run(str(run_file)))
-    )
+    read: Any = ir_measures.read_trec_run
+    found = ir_measures.calc_aggregate([nDCG @ 10, RR @ 10], judged, list(read(str(run_file))))
     return {str(name): round(value, 4) for name, value in found.items()}
 
 
@@ -71,11 +70,11 @@ def test_collections_go_through_the_whole_pipeline(
         assert one["queries"]["all"] == one["queries"]["tune"] + one["queries"]["report"]
         assert one["modes"]["lexical"]["all"]["nDCG@10"] > 0.9
         for mode, found in one["modes"].items():
-            again = measured(
+            remeasured = measured(
                 tmp_path / f"octavo.run.{one['collection']}.{mode}",
                 folders[one["collection"]] / "qrels.tsv",
             )
-            assert {name: found["all"][name] for name in again} == again
+            assert {name: found["all"][name] for name in remeasured} == remeasured
         assert set(one["hybrid_gain_nDCG@10"]["all"]) == {"lexical", "semantic"}
     assert_a_half_alone_is_that_half(folders["one"], document["collections"][0], tmp_path)
 

@@ -86,6 +86,9 @@ def test_a_server_that_is_not_there_is_named() -> None:
 def test_an_uncertified_answer_is_told_by_its_recall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So few passages would get no codes.
+    for module in ("vector_builder", "vector_codes"):
+        monkeypatch.setattr(f"engine.index.{module}.TRAINING_ROWS", 32)
     library = _library(tmp_path / "store", VectorSettings(search="approximate"))
     original = Knowledge.rank
 
