@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from engine.errors import (
     ScopeRequiredError,
 )
 from engine.index.analysis import analyze, passage_terms
-from engine.index.vector import VectorSettings
+from engine.index.vector import VectorHits, VectorIndex, VectorSettings
 from engine.local import open_follower, open_knowledge, open_local
 from engine.search.answering import Knowledge
 from engine.search.client import FrameGroupClient
@@ -273,8 +274,17 @@ async def test_a_search_tells_how_often_and_how_deep_it_asked(tmp_path: Path) ->
 
 
 async def test_an_approximate_search_is_not_called_certified(
-    library: Library, tmp_path: Path
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    search = VectorIndex.search
+
+    def unproved(self: VectorIndex, *asked: Any, **how: Any) -> VectorHits:
+        # So few passages are searched exactly after all, and certified; more would not be.
+        return replace(search(self, *asked, **how), certified=False)
+
+    for module in ("vector_builder", "vector_codes"):  # so few passages would get no codes
+        monkeypatch.setattr(f"engine.index.{module}.TRAINING_ROWS", 32)
+    monkeypatch.setattr(VectorIndex, "search", unproved)
     copy = library.copy(tmp_path / "store")
     copy.vector_search = VectorSettings(search="approximate")
     copy.reindex()
