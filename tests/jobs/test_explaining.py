@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,9 +95,7 @@ def test_what_is_printed_moves_no_terminal(shell: Shell) -> None:
     assert re.search(r"score +1 / \(60 \+ 1\) \+ 1 / \(60 \+ 1\) = 0.032787", said.out)
 
 
-def test_a_warning_says_what_and_why(
-    shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_says_what_and_why(shell: Shell, tmp_path: Path) -> None:
     """The newest generation is damaged: its predecessor answers, and the command says so."""
     copy = make_shell(tmp_path)
     library = Library(shell.root, counter=100).copy(copy.root)
@@ -103,8 +103,14 @@ def test_a_warning_says_what_and_why(
     newest = library.reindex(shards=2)
     damaged = copy.root / "segments" / newest.segments[0].name / "segment.json"
     damaged.write_bytes(b"{}")
-    said = copy.type("search", "copper", "--mode", "lexical")
-    assert said.code == 0, said.err
-    line = next(one for one in said.err.splitlines() if "generation refused" in one)
+    given = ["--root", str(copy.root), "--config", str(copy.config_file)]
+    said = subprocess.run(  # a process of its own, as for a user: the logging of no other test
+        [sys.executable, "-m", "jobs.cli", *given, "search", "copper", "--mode", "lexical"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0, said.stderr
+    line = next(one for one in said.stderr.splitlines() if "generation refused" in one)
     assert line.startswith("octavo: warning: generation refused (generation 2, ")
     assert newest.segments[0].name in line
