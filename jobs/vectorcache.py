@@ -173,11 +173,10 @@ class VectorCache:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except sqlite3.Error:
+            self._database.execute("COMMIT")
+        finally:  # the commit may fail too, and an interrupt must not leave the file locked
             if self._database.in_transaction:  # SQLite ends it itself when the file is full
                 self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
 
     def __len__(self) -> int:
         """Return the number of rows, damaged ones too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -138,6 +140,31 @@ def test_a_full_file_keeps_what_it_has_and_takes_no_more(tmp_path: Path) -> None
         found = cache.find(map(key_of, range(stored + 1)))
     assert list(found) == [key_of(number) for number in range(stored)]
     assert (tmp_path / f"{SPACE}.sqlite").stat().st_size <= limit
+
+
+class FullAtCommit(sqlite3.Connection):
+    """A disk that is full when a transaction is written, once."""
+
+    full = True
+
+    def execute(self, statement: str, /, *values: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT" and self.full:
+            self.full = False
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return super().execute(statement, *values)
+
+
+def test_a_disk_that_is_full_at_the_end_of_a_write_leaves_the_cache_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = functools.partial(sqlite3.connect, factory=FullAtCommit)
+    monkeypatch.setattr("jobs.vectorcache.sqlite3.connect", connect)
+    with closing(VectorCache(tmp_path, SPACE, DIMENSION)) as cache:
+        assert not cache.store({key_of(1): vector_of(1)})
+        assert cache.store({key_of(2): vector_of(2)})
+        assert list(cache.find([key_of(1), key_of(2)])) == [key_of(2)]
 
 
 def test_only_its_owner_may_read_a_cache(tmp_path: Path) -> None:
