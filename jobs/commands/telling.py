@@ -19,7 +19,11 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; nothing in it moves the terminal."""
-        known = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        known = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD and not name.startswith("_")  # Ray adds some of its own
+        }
         fields = ", ".join(f"{name} {value}" for name, value in known.items())
         text = f"{record.getMessage()} ({fields})" if fields else record.getMessage()
         return harmless(f"octavo: warning: {' '.join(text.split())}")

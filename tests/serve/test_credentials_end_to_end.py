@@ -85,10 +85,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 async def _found(site: Site, token: str) -> tuple[int, set[str]]:
     headers = {"authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(base_url=site.server.url, timeout=120) as http,
-        asyncio.timeout(120),
-    ):
+    again = httpx2.AsyncHTTPTransport(retries=5)  # the proxy may be taking up its routes
+    client = httpx2.AsyncClient(base_url=site.server.url, timeout=120, transport=again)
+    async with client as http, asyncio.timeout(120):
         while True:
             response = await http.post("/v1/search", json={"query": "marmots"}, headers=headers)
             if response.status_code != 503:  # a busy machine: nothing is decided, ask again
