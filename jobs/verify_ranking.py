@@ -246,7 +246,7 @@ class _Verification:
         served, expected = self._served.ask(request), self._expected(request, scored)
         verdict = _verdict(expected, served, self._served.step)
         count = self._report.modes.setdefault(request.mode, ModeCount())
-        if self._uncertified(request, served):
+        if served.coverage is None and self._uncertified(request, served):
             count.kinds[UNCERTIFIED] += 1
             count.same += verdict.kind != DISAGREE
             return

@@ -183,10 +183,11 @@ class Places:
         try:
             async with asyncio.timeout(self._limits.wait_s):
                 await turn
-        except BaseException as error:
+        except TimeoutError:
             self._give_up(caller, turn)
-            if isinstance(error, TimeoutError):
-                raise OverloadedError("no turn within the deadline") from None
+            raise OverloadedError("no turn within the deadline") from None
+        except asyncio.CancelledError:
+            self._give_up(caller, turn)
             raise
 
     def _give_up(self, caller: str, turn: asyncio.Future[None]) -> None:
