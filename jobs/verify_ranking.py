@@ -37,6 +37,7 @@ from jobs.ranking.corpus import Mask, Passages, read_passages
 from jobs.ranking.lexical import Bm25
 from jobs.ranking.reference import Expected, Question, Reference, Scored
 from jobs.ranking.semantic import Float32, Vectors
+from jobs.ranking.soundness import untrue
 from jobs.segments import segment_path
 from jobs.verify_queries import QueryLine
 from jobs.verify_served import Answer, Served, ServedHere, ServedThere, deeper
@@ -247,9 +248,12 @@ class _Verification:
         verdict = _verdict(expected, served, self._served.step)
         count = self._report.modes.setdefault(request.mode, ModeCount())
         if served.coverage is None and self._uncertified(request, served):
-            count.kinds[UNCERTIFIED] += 1
-            count.same += verdict.kind != DISAGREE
-            return
+            false = untrue(expected, served.results, self._served.step)
+            if false is None:
+                count.kinds[UNCERTIFIED] += 1
+                count.same += verdict.kind != DISAGREE
+                return
+            verdict = Verdict(DISAGREE, 0.0, false)
         count.kinds[verdict.kind] += 1
         count.largest = max(count.largest, verdict.largest)
         if verdict.difference is not None:

@@ -76,7 +76,7 @@ class Verdict:
     difference: Difference | None = None
 
 
-class _Differs(Exception):  # noqa: N818 - it ends a comparison, and nobody else sees it
+class Differs(Exception):  # noqa: N818 - it ends a comparison, and no caller sees it
     """The answer differs at the place that is looked at."""
 
 
@@ -102,14 +102,14 @@ class _Comparison:
         """Compare one result with what should be at its place.
 
         Raises:
-            _Differs: with what differs, in words.
+            Differs: with what differs, in words.
         """
         passages = self.expected.scored.passages
         item = passages.item_code(result.item)
         if item is None:
-            raise _Differs("the item is not in the generation")
+            raise Differs("the item is not in the generation")
         if item in self.seen:
-            raise _Differs("the item is there twice")
+            raise Differs("the item is there twice")
         self.seen.add(item)
         standing = self.expected.standing
         if standing is None:
@@ -125,10 +125,10 @@ class _Comparison:
     def _standing(self, standing: Standing, at: int, item: int) -> float:
         place = standing.place(item)
         if place is None:
-            raise _Differs("the item does not match, or must not be seen")
+            raise Differs("the item does not match, or must not be seen")
         first, last = standing.reach(at)
         if not first <= place <= last:
-            raise _Differs("another item belongs here")
+            raise Differs("another item belongs here")
         self.rounded |= place != at
         return float(standing.scores[place])
 
@@ -139,7 +139,7 @@ class _Comparison:
         if passages.item_ids[expected.item] != result.item:
             code = passages.item_code(result.item)
             if not any(self._undecided(item) for item in (expected.item, code)):
-                raise _Differs("another item belongs here")
+                raise Differs("another item belongs here")
             self.rounded = True
         ranks = (result.lexical_rank, result.semantic_rank)
         return sum((1.0 / (RANK_CONSTANT + rank) for rank in ranks if rank is not None), 0.0)
@@ -169,7 +169,7 @@ class _Comparison:
             if served in possible or (served is None and last >= window):
                 self.rounded = True
                 return
-        raise _Differs(f"{name} is {_shown(served)}, not {_shown(true)}")
+        raise Differs(f"{name} is {shown(served)}, not {shown(true)}")
 
     # -------------------------------------------------------------------------- the passage
 
@@ -183,11 +183,11 @@ class _Comparison:
             row = self._other(item, row, scores, (at, end), side)
         start = int(passages.starts[row])
         if passages.text(row)[at - start : end - start] != result.excerpt:
-            raise _Differs("the excerpt is not a slice of the passage")
+            raise Differs("the excerpt is not a slice of the passage")
         if passages.revisions[passages.entries[row]] != result.revision:
-            raise _Differs("another revision is live")
+            raise Differs("another revision is live")
         if passages.base_ids[passages.bases[row]] != result.base:
-            raise _Differs("the item belongs to another base")
+            raise Differs("the item belongs to another base")
         mode = self.expected.question.mode
         lexical = None if mode == "semantic" else float(scored.bm25.scores[row])
         semantic = None if mode == "lexical" else float(scored.cosines[row])
@@ -208,7 +208,7 @@ class _Comparison:
             scores = scores if by_words else scored.cosines
         place = None if side is None else side.place(item)
         if side is None or place is None:
-            raise _Differs("the item is not on the side where it is said to rank better")
+            raise Differs("the item is not on the side where it is said to rank better")
         return int(side.rows[place]), scores, side
 
     def _other(
@@ -221,28 +221,40 @@ class _Comparison:
         rows = [int(row) for row in np.flatnonzero(inside)]
         equal = [row for row in rows if scores[best] - scores[row] <= side.tolerance]
         if not equal or side.ingredients(equal[0]) == side.ingredients(best):
-            raise _Differs("the item is shown by another passage")
+            raise Differs("the item is shown by another passage")
         self.rounded = True
         return equal[0]
 
     # --------------------------------------------------------------------------- the scores
 
     def _score(self, name: str, served: float | None, true: float | None, scale: float) -> None:
-        if served is None or true is None:
-            if served is not true:
-                raise _Differs(f"{name} is {_shown(served)}, not {_shown(true)}")
-            return
-        self.largest = max(self.largest, abs(served - true))
-        tolerance = TOLERANCE * max(1.0, scale)
-        if not -tolerance <= served - true <= self.step + tolerance:
-            raise _Differs(f"{name} is {served!r}, not {true!r}")
+        if served is not None and true is not None:
+            self.largest = max(self.largest, abs(served - true))
+        if not close(served, true, scale, self.step):
+            raise Differs(f"{name} is {shown(served)}, not {shown(true)}")
 
 
 def _rank_or_last(rank: int | None) -> float:
     return math.inf if rank is None else rank
 
 
-def _shown(value: float | None) -> str:
+def close(served: float | None, true: float | None, scale: float, step: float) -> bool:
+    """Say whether a served number is the true one, but for rounding; None is only None.
+
+    Args:
+        served: what was answered.
+        true: what the reference says.
+        scale: the largest score that could be.
+        step: what `served` was rounded up by at most.
+    """
+    if served is None or true is None:
+        return served is true
+    tolerance = TOLERANCE * max(1.0, scale)
+    return -tolerance <= served - true <= step + tolerance
+
+
+def shown(value: float | None) -> str:
+    """Return a number for a report."""
     return "null" if value is None else repr(value)
 
 
@@ -258,11 +270,11 @@ def compare(expected: Expected, served: Sequence[ServedResult], step: float = 0.
     for at in range(max(len(served), len(expected))):
         try:
             if at >= len(served):
-                raise _Differs("a result is missing")
+                raise Differs("a result is missing")
             if at >= len(expected):
-                raise _Differs("there is a result too many")
+                raise Differs("there is a result too many")
             comparison.place(at, served[at])
-        except _Differs as differs:
+        except Differs as differs:
             here = served[at] if at < len(served) else None
             difference = Difference(
                 at + 1,

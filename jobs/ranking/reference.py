@@ -67,6 +67,10 @@ class Expected:
         found = len(self.fused) if self.standing is None else len(self.standing)
         return min(found, self.question.limit)
 
+    def chosen(self) -> Mask:
+        """Return the passages that may be found, bool of shape (n,)."""
+        return narrowed(self.scored.passages, self.scored.counted, self.question)
+
 
 class Scored:
     """One query with the score of every passage, over what one caller may read."""
@@ -104,6 +108,10 @@ class Scored:
         if self.lexical is None:
             raise ValueError("the query was not analysed")
         return self.lexical
+
+    def lexical_at(self, row: int) -> tuple[float, float]:
+        """Return BM25 of one passage, and the most that its field could give."""
+        return float(self.bm25.scores[row]), float(self.bm25.uppers[row])
 
     def semantic_parts(self) -> Float64:
         """Return `max(0, cos - floor) / (1 - floor)` of every passage."""
@@ -166,14 +174,20 @@ class Scored:
         """Round the cosines correctly of all passages that could be among the first items."""
         if self._semantic is None:
             return
-        vectors, query, cosines, _ = self._semantic
         rough = np.full(len(self.passages.item_ids), -np.inf)
         np.maximum.at(rough, self.passages.items[chosen], scores[chosen])
         best = np.sort(rough[rough > -np.inf])[::-1]
         edge = best[min(count, len(best)) - 1] if len(best) else np.inf
-        rows = np.flatnonzero(chosen & (scores >= edge - SCREEN) & ~self._decided)
-        cosines[rows] = vectors.decided(rows, query)
-        self._decided[rows] = True
+        self.settle(np.flatnonzero(chosen & (scores >= edge - SCREEN)).tolist())
+
+    def settle(self, rows: Sequence[int]) -> None:
+        """Round the cosines of some passages correctly."""
+        if self._semantic is None:
+            return
+        vectors, query, cosines, _ = self._semantic
+        open_rows = np.array([row for row in rows if not self._decided[row]], np.int64)
+        cosines[open_rows] = vectors.decided(open_rows, query)
+        self._decided[open_rows] = True
 
 
 class Reference:
@@ -215,9 +229,7 @@ class Reference:
         Raises:
             InvalidValueError: there is no such mode.
         """
-        chosen = scored.counted
-        if question.base is not None:
-            chosen = chosen & self.passages.readable(frozenset({question.base}))
+        chosen = narrowed(self.passages, scored.counted, question)
         count = max(self.window, question.limit) + 1
         lexical = semantic = standing = None
         fused: tuple[Fused, ...] = ()
@@ -237,6 +249,13 @@ class Reference:
             case _:
                 raise InvalidValueError(f"there is no mode {question.mode}")
         return Expected(question, standing, fused, lexical, semantic, self.window, scored)
+
+
+def narrowed(passages: Passages, counted: Mask, question: Question) -> Mask:
+    """Return what of the readable passages a question asks about."""
+    if question.base is None:
+        return counted
+    return counted & passages.readable(frozenset({question.base}))
 
 
 def fuse(passages: Passages, sides: Sequence[Standing], window: int) -> tuple[Fused, ...]:
