@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
+from unicodedata import unidata_version
 
 _LUCENE = "org.apache.lucene.analysis."
 _ENGLISH = "io.anserini.analysis.DefaultEnglishAnalyzer"
@@ -56,9 +57,12 @@ class LanguageField:
 
     @property
     def signature(self) -> str:
-        """Return what a segment records of the analysis; other text, other terms."""
+        """Return what a segment records of the analysis; other text, other terms.
+
+        Python's version of Unicode is part of it: it decides normalization, case and accents.
+        """
         lists = "".join(f" {package}/{version(package)}" for package in self.packages)
-        return f"{self.analyzer}/{self.version}{lists}"
+        return f"{self.analyzer}/{self.version}{lists} unicode/{unidata_version}"
 
 
 FIELDS: tuple[LanguageField, ...] = (
@@ -80,7 +84,7 @@ FIELDS: tuple[LanguageField, ...] = (
         "text_zh",
         "zh",
         _ENGLISH,
-        version=2,
+        version=3,
         factory="newDefaultInstance",
         words="han",
         packages=("rjieba",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,6 +69,15 @@ def test_chinese_becomes_words_and_pairs_and_a_passage_single_characters_too() -
     words = {"搜索", "索引", "引擎", "搜索引擎"}
     assert set(analyze("text_zh", "搜索引擎")) == words
     assert set(passage_terms("text_zh", "搜索引擎")) == words | set("搜索引擎")
+
+
+def test_a_chinese_word_counts_once_in_a_passage_however_it_is_found() -> None:
+    assert Counter(passage_terms("text_zh", "搜索引擎"))["搜索"] == 1
+
+
+def test_a_chinese_sentence_is_asked_by_characters_too_and_a_keyword_is_not() -> None:
+    assert "服" not in analyze("text_zh", "产品和服务")
+    assert "服" in analyze("text_zh", "你们提供什么产品和服务")
 
 
 def test_a_compound_keeps_its_whole_and_gives_its_parts() -> None:
