@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from engine.config import Config
+from engine.errors import SegmentRefusedError
 from engine.index.generation import GenerationLog, GenerationRecord
+from engine.index.manifest import read_manifest
 from engine.index.segment_builder import SegmentRecord
-from engine.store.opening import open_store
+from engine.index.vector_builder import RECALL_DEPTHS, VectorFacts
+from engine.store.opening import Store, open_store
 from engine.store.tables import Table
+from jobs.segments import segment_path
 
 STATUSES = ("draft", "published", "archived")
 
@@ -22,7 +27,7 @@ def status(config: Config) -> dict[str, Any]:
     Returns:
         A JSON object: `root`, `runtime` (on, off), `bases`, `items` (count by status), `revisions`,
         `pending` (publications that no generation holds yet), `encoder` (configured), `generation`
-        (the newest, or None).
+        (the newest, or None), `vectors` (see `describe_vectors`, or None).
 
     Raises:
         StoreError: there is no store, or it cannot be read.
@@ -52,6 +57,7 @@ def status(config: Config) -> dict[str, Any]:
         "pending": len(catalog.pending(number)),
         "encoder": config.encoder.model,
         "generation": None if record is None else describe_generation(record),
+        "vectors": None if record is None else describe_vectors(store, record),
     }
 
 
@@ -76,6 +82,28 @@ def describe_generation(record: GenerationRecord) -> dict[str, Any]:
         "encoder": record.encoder,
         "dimension": record.dimension,
         "created_at": record.created_at,
+    }
+
+
+def describe_vectors(store: Store, record: GenerationRecord) -> dict[str, Any]:
+    """Say how a generation's vectors are searched, as a JSON object.
+
+    Returns:
+        `exact`, `approximate` and `unreadable`: segments of either kind, and those that do not say.
+        `least_recall`: by depth, the least that an approximate segment found when it was built, of
+        its own rows; empty when all are exact.
+    """
+    facts: list[VectorFacts] = []
+    for segment in record.segments:
+        with suppress(SegmentRefusedError):
+            facts.append(read_manifest(segment_path(store.storage, segment.name)).vectors)
+    approximate = [fact.recall for fact in facts if fact.approximate]
+    by_depth = zip(RECALL_DEPTHS, zip(*approximate, strict=True), strict=False)
+    return {
+        "exact": len(facts) - len(approximate),
+        "approximate": len(approximate),
+        "unreadable": len(record.segments) - len(facts),
+        "least_recall": {str(depth): min(found) for depth, found in by_depth},
     }
 
 

@@ -50,7 +50,7 @@ def query_key(query: str) -> bytes:
     A passage's key hashes the length of its title first (`jobs.staging.text_hash`); no title has
     the length that is hashed first here.
     """
-    return hashlib.sha256(b"\xff" * 8 + query.encode("utf-8")).digest()[:16]
+    return hashlib.sha256(b"\xff" * 8 + query.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def open_vector_cache(config: JobsConfig, encoder: Encoder) -> VectorCache | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -43,6 +43,8 @@ def status(call: Call) -> None:
             name: generation.get(name)
             for name in ("generation", "shards", "segments", "passages", "created_at")
         }
+        if document["vectors"]:
+            fields["vector search"] = _vector_search(document["vectors"])
         show_fields(console, fields)
         if bases:
             console.print()
@@ -50,6 +52,16 @@ def status(call: Call) -> None:
             show_table(console, headings, [[base[name] for name in headings] for base in bases])
 
     call.answer(document, show_status)
+
+
+def _vector_search(vectors: dict[str, Any]) -> str:
+    told = [f"exact in {vectors['exact']} segments"] if vectors["exact"] else []
+    if vectors["approximate"]:
+        recall = ", ".join(f"{value} at {at}" for at, value in vectors["least_recall"].items())
+        told.append(f"approximate in {vectors['approximate']} segments (recall {recall})")
+    if vectors["unreadable"]:
+        told.append(f"{vectors['unreadable']} segments are damaged")
+    return ", ".join(told) or "no segments"
 
 
 def show(call: Call) -> None:
