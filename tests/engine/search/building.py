@@ -20,8 +20,10 @@ from engine.index.jvm import start_jvm
 from engine.index.segment import ENTRIES, PASSAGES
 from engine.index.segment_builder import SegmentHeader, SegmentRecord, build_segment
 from engine.index.vector import VectorSettings
+from engine.store.catalog import BaseState
 from engine.store.opening import Store, create_store, open_store
 from engine.store.revisions import NewRevision, Revision
+from engine.store.states import BASES_SCHEMA, rows_of
 from engine.text.chunking import cut
 from engine.text.reference import reference_sentences
 
@@ -76,6 +78,16 @@ class Library:
     ) -> None:
         """Make a base."""
         self.store.writer.create_base(BaseId(base), base.title(), owner, team, scope)
+
+    def add_private_bases(self, bases: Sequence[str], owner: str) -> None:
+        """Make many private bases in one commit."""
+        made = "2026-01-01T00:00:00Z"
+        states = [
+            BaseState(BaseId(base), 1, base.title(), owner, None, "private", "active", made)
+            for base in bases
+        ]
+        table = self.store.tables.bases
+        table.commit(table.snapshot(), table.stage(rows_of(states, BASES_SCHEMA)))
 
     def add(
         self,
