@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.authorization import Principal, require_operate, require_read
 from engine.contract import SearchRequest, parse_request, render_search, render_window
-from engine.errors import InvalidRequestError, RuntimeDisabledError
+from engine.errors import InvalidRequestError, ResourceUnavailableError, RuntimeDisabledError
 from engine.search.coordinator import Coordinator
 from engine.search.explain import render_explanation
 from engine.search.ranking import Ranking
@@ -17,6 +17,14 @@ from engine.search.read import Reader
 from engine.store.runtime import RuntimeSwitch
 
 SWITCH_AGE_S = 0.25
+
+REFUSAL_S = 0.0005
+"""What is not available is refused no sooner than so long after it was asked for.
+
+Deciding takes a tenth of it, and how long exactly depends on where a state lies: what changed
+lately is found elsewhere than what did not, and what does not exist is found nowhere. So no
+refusal may be faster than another.
+"""
 
 Close = Callable[[], Awaitable[None]]
 
@@ -60,12 +68,17 @@ class Knowledge:
         """
         if not await self._answers():
             raise RuntimeDisabledError
+        begun = time.perf_counter()
         require_read(principal)
         request = parse_request(arguments)
-        if isinstance(request, SearchRequest):
-            ranking = await self._coordinator.search(request, principal)
-            return render_search(ranking.results, ranking.coverage)
-        return render_window(await self._reader.read(request, principal))
+        try:
+            if isinstance(request, SearchRequest):
+                ranking = await self._coordinator.search(request, principal)
+                return render_search(ranking.results, ranking.coverage)
+            return render_window(await self._reader.read(request, principal))
+        except ResourceUnavailableError:
+            _spend(begun + REFUSAL_S)
+            raise
 
     async def explain(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
         """Answer a search as `answer` does, and show the arithmetic of every result.
@@ -121,3 +134,12 @@ class Knowledge:
     async def close(self) -> None:
         """Stop the threads that were started for this object. Later calls fail."""
         await self._close()
+
+
+def _spend(until: float) -> None:
+    """Work until a time of `time.perf_counter`.
+
+    A timer of the event loop counts whole milliseconds from now on, and would tell when now is.
+    """
+    while time.perf_counter() < until:
+        pass
