@@ -45,15 +45,23 @@ Allowed = NDArray[np.bool_]
 _SLACK = 32
 """Candidates taken beyond the depth, so that the error bound rarely asks for a second scan."""
 
+_FILTERED = 4
+"""Under a filter so many times the depth is taken, at little cost: what is left of the rows may lie
+far from the query, where many lie within the error of one another."""
+
 _RESCANS = 4
-"""A second scan takes so many times the candidates; once it would take that share of all rows,
-every row is scored instead: a heap of many candidates is slower."""
+"""A second scan takes so many times the candidates, by the rows themselves, whose error is a tenth;
+once it would take that share of all rows, every row is scored instead: a heap of many candidates is
+slower."""
 
 _DEVIATIONS = 2.0
 """Candidates of compressed codes are enough when a row at the edge would have to lie so many
 standard deviations farther from its code than usual to have been missed: 1 in 40, and rows nearer
 than the edge far more rarely. Of 180 real queries over 60,000 rows those that passed found 0.98 at
 the least; 2.6 sent a third of them through all rows for nothing."""
+
+_HOPELESS = 0.5
+"""Below so many deviations four times the candidates would not be enough either."""
 
 _JUDGED = 100
 """How many of the best candidates tell how far codes usually lie from their rows, at least."""
@@ -153,25 +161,24 @@ class VectorIndex:
         self, query: Float32, places: int, allowed: Allowed | None, count: int
     ) -> VectorHits:
         """Search exactly: take more candidates until the error bound cannot hide a better one."""
-        taken = min(places + _SLACK, count)
+        wanted = places + _SLACK if allowed is None else _FILTERED * places + _SLACK
+        taken = min(wanted, count)
+        rows_only = self._facts.approximate
         while True:
-            found, error = self._proposed(query, taken, allowed)
+            if rows_only:
+                found, error = scan_rows(self._vectors, query, taken, allowed), self._row_error
+            else:
+                found, error = scan_half(self._index, query, taken, allowed), self._code_error
             hits = nearest(self._vectors, query, found, places, error)
             if taken == count:
                 return hits
             hidden = float(found[0].min()) + error
             if hits.scores[-1] > hidden:
                 return VectorHits(hits.ordinals, hits.scores, max(hits.frontier, hidden), True)
+            rows_only = True
             taken *= _RESCANS
             if taken * _RESCANS >= count:
                 return self._gathered(query, places, allowed)
-
-    def _proposed(
-        self, query: Float32, taken: int, allowed: Allowed | None
-    ) -> tuple[tuple[Float32, Int64], float]:
-        if self._facts.approximate:
-            return scan_rows(self._vectors, query, taken, allowed), self._row_error
-        return scan_half(self._index, query, taken, allowed), self._code_error
 
     def _compressed(
         self, query: Float32, places: int, allowed: Allowed | None, count: int
@@ -184,14 +191,17 @@ class VectorIndex:
                 return None
             products = gathered_products(self._vectors, rows, query)
             hits = nearest(self._vectors, query, (products, rows), places, self._row_error)
-            if _enough(proposed, products, places):
+            certainty = _certainty(proposed, products, places)
+            if certainty > _DEVIATIONS:
                 return VectorHits(hits.ordinals, hits.scores, float(hits.scores[-1]), False)
+            if certainty < _HOPELESS:
+                return None
             taken *= _RESCANS
         return None
 
 
-def _enough(proposed: Float32, products: Float32, places: int) -> bool:
-    """Say whether a row that was no candidate is unlikely to belong to the best.
+def _certainty(proposed: Float32, products: Float32, places: int) -> float:
+    """Say how unlikely it is that a row that was no candidate belongs to the best.
 
     Such a row must be as near as the last of the best, while its code lies below every
     candidate's. How far codes lie from their rows is seen on the best candidates themselves: a
@@ -201,9 +211,15 @@ def _enough(proposed: Float32, products: Float32, places: int) -> bool:
         proposed: scores of the candidates' codes, of shape (m,).
         products: scores of their rows, of shape (m,).
         places: how many are wanted.
+
+    Returns:
+        By how many standard deviations such a row would lie farther from its code than is usual.
     """
     best = np.argsort(-products, kind="stable")
     seen = best[: max(places, _JUDGED)]
     gaps = proposed[seen].astype(np.float64) - products[seen]
     needed = float(proposed.min()) - float(products[best[places - 1]])
-    return bool(gaps.mean() - needed > _DEVIATIONS * gaps.std())
+    spread, room = float(gaps.std()), float(gaps.mean()) - needed
+    if spread == 0.0:  # codes that hold the rows themselves
+        return math.copysign(math.inf, room)
+    return room / spread
