@@ -4,8 +4,8 @@ One SQLite file a vector space, shared by every root, job and process of a machi
 it gives back is what was stored, to the bit, or nothing. Every row carries a checksum; a damaged
 one is not found, and is replaced when its text was encoded again.
 
-It holds no text, but the vectors of a text outlive the text: `octavo erase` knows the roots alone.
-A file may be removed whenever no job runs.
+It holds no text, but the vectors of a text outlive the text until `octavo erase` removes them: of
+every space, by `forget_vectors`. A file may be removed whenever no job runs.
 """
 
 from __future__ import annotations
@@ -63,6 +63,37 @@ def open_vector_cache(config: JobsConfig, encoder: Encoder) -> VectorCache | Non
         return None
     folder = Path(config.vector_cache).expanduser()
     return VectorCache(folder, encoder.fingerprint, encoder.dimension)
+
+
+def forget_vectors(folder: Path, keys: Iterable[bytes]) -> int:
+    """Delete the vectors of some texts from the files of every space; return how many rows.
+
+    Their bytes are overwritten with zeros and the write-ahead log is emptied.
+
+    Args:
+        folder: where the files lie; none may be there.
+        keys: as of `VectorCache.find`.
+
+    Raises:
+        VectorCacheError: a file cannot be written, or its log is read for longer than a minute.
+    """
+    wanted = [(key,) for key in keys]
+    gone = 0
+    for path in sorted(folder.glob("*.sqlite")):
+        try:
+            with contextlib.closing(
+                sqlite3.connect(path, timeout=_LOCK_WAIT_S, isolation_level=None)
+            ) as database:
+                database.execute("PRAGMA secure_delete = ON")
+                database.execute("BEGIN IMMEDIATE")
+                gone += database.executemany("DELETE FROM vectors WHERE key = ?", wanted).rowcount
+                database.execute("COMMIT")
+                busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise VectorCacheError(f"the vector cache {path} cannot be used ({error})") from None
+        if busy:
+            raise VectorCacheError(f"the log of the vector cache {path} is in use: run it again")
+    return gone
 
 
 class VectorCache:

@@ -228,18 +228,34 @@ class Table:
         properties = CommitProperties(app_transactions=[sequence], max_commit_retries=0)
         self._commit(snapshot, [*self._adds(staged, data_change=True)], properties, staged)
 
-    def replace(self, snapshot: Snapshot, old: Sequence[DataFile], new: Staged) -> None:
+    def replace(
+        self,
+        snapshot: Snapshot,
+        old: Sequence[DataFile],
+        new: Staged,
+        *,
+        data_change: bool = False,
+    ) -> None:
         """Put files in the place of others that hold the same state. The sequence stays.
+
+        Args:
+            snapshot: what was decided on.
+            old: the files that leave the table.
+            new: the files that come into it; none when nothing is left.
+            data_change: whether rows are missing afterwards, for readers that follow changes.
 
         Raises:
             as `commit`; StaleVersionError says that something was committed in between.
         """
         now_ms = int(time.time() * 1000)
         removes = [
-            RemoveAction(file.path, False, now_ms, file.size_bytes, _partition(file))
+            RemoveAction(file.path, data_change, now_ms, file.size_bytes, _partition(file))
             for file in old
         ]
-        actions: list[AddAction | RemoveAction] = [*self._adds(new, data_change=False), *removes]
+        actions: list[AddAction | RemoveAction] = [
+            *self._adds(new, data_change=data_change),
+            *removes,
+        ]
         self._commit(snapshot, actions, CommitProperties(max_commit_retries=0), new)
 
     def _adds(self, staged: Staged, *, data_change: bool) -> Iterable[AddAction]:

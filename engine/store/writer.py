@@ -230,6 +230,10 @@ class StoreWriter:
         # An item whose first row a crash, or a writer that is not yet done, has left out.
         bases |= self._revisions.bases_of(sorted(items - bases.keys()))
         existing = self._revisions.identities([candidate.key for candidate in batch.candidates])
+        for candidate in tuple(batch.candidates):
+            # Only what is stored can be withdrawn: withdrawn and missing means erased.
+            if catalog.withdrawn(*candidate.key) and candidate.key not in existing:
+                batch.refuse(candidate, additions.WITHDRAWN)
         return additions.refuse_contradictions(batch, bases, existing)
 
     def _advance_items(

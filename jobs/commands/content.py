@@ -1,7 +1,8 @@
-"""`octavo ingest`, `publish`, `unpublish`, `archive`, `withdraw`: what is in, what is public."""
+"""`octavo ingest`, `publish`, `unpublish`, `archive`, `withdraw`, `erase`: what is in or public."""
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,13 @@ octavo publish --base kb""",
 octavo archive --base kb""",
     )(archive)
     command(app, "withdraw", panel=CONTENT, examples="octavo withdraw ITEM REVISION")(withdraw)
+    command(
+        app,
+        "erase",
+        panel=CONTENT,
+        examples="""octavo erase ITEM REVISION --dry-run
+octavo erase ITEM --all""",
+    )(erase)
 
 
 def ingest(
@@ -173,6 +181,43 @@ def withdraw(
     run(call.store(), ItemId(item), RevisionId(revision))
     document = {"item": item, "withdrawn": revision}
     call.answer(document, lambda console: show_fields(console, document))
+
+
+def erase(
+    call: Call,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")],
+    revisions: Annotated[
+        list[str] | None, typer.Argument(metavar="[REVISION]...", help="Which of its revisions.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every revision of the item.")] = False,
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who asks for it; default: this user.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+) -> None:
+    """Erase revisions for ever: text, title, vectors, postings, from every file of the root.
+
+    Running servers stop showing them within a second. A tombstone stays: ids, who, when. Then every
+    file is searched for the text. Killed or refused, run it again: it goes on. The same text in
+    other revisions stays, and is named. Not reached: backups, snapshots of the file system, and
+    blocks that a disk has not written over.
+    """
+    from jobs.erase import Selection as Chosen
+    from jobs.erase import erase as run
+
+    if bool(revisions) == every:
+        raise typer.BadParameter("give revisions, or --all, and not both")
+    chosen = Chosen(ItemId(item), tuple(RevisionId(revision) for revision in revisions or ()))
+    report = run(call.config, chosen, by or getpass.getuser(), dry_run=dry_run)
+    if report.same_text:
+        call.note(f"{len(report.same_text)} other revisions hold the same text and stay")
+    if not report.pieces and not dry_run:
+        call.note("nothing of the text is left to search by: files were checked by ids alone")
+    if report.mapped_by:
+        call.note("some processes still read removed segments: they let go after their queries")
+    call.answer(report.document(), lambda console: show_fields(console, report.document()))
 
 
 def _require_one(items: list[str] | None, particular: bool) -> None:
