@@ -55,7 +55,7 @@ class IssuerConfig(BaseModel):
     """Qualifies its subjects and teams, as in `corp#alice`: never to be given to another issuer."""
     issuer: SecureUrl
     """The `iss` claim, exactly."""
-    audience: tuple[str, ...] = Field(min_length=1)
+    audience: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     """`aud` claims that mean this server; one is enough."""
     jwks_url: SecureUrl | None = None
     """Where its keys lie; None: where its OpenID discovery document says."""

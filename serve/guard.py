@@ -62,10 +62,14 @@ class Names:
         """Accept loopback names, the listening address, and what is configured."""
         listening = () if host in {"0.0.0.0", "::", ""} else (f"[{host}]" if ":" in host else host,)
         names = dict.fromkeys([*LOOPBACK_NAMES, *listening])
-        configured = [name if ":" in name.rpartition("]")[2] else f"{name}:*" for name in hosts]
+        accepted = [name.casefold() for name in hosts]  # as the headers are, when compared
+        configured = [name if ":" in name.rpartition("]")[2] else f"{name}:*" for name in accepted]
         return cls(
-            hosts=(*(f"{name}:*" for name in names), *configured),
-            origins=(*(f"http://{name}:*" for name in names), *origins),
+            hosts=(*(f"{name.casefold()}:*" for name in names), *configured),
+            origins=(
+                *(f"http://{name.casefold()}:*" for name in names),
+                *(each.casefold() for each in origins),
+            ),
         )
 
     def accept_host(self, headers: Headers) -> bool:

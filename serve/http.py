@@ -6,7 +6,6 @@ any character, `/` and `%2F` included.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -16,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import InvalidRequestError
+from serve.auth.strict_json import parse_object
 from serve.door import Door, Reply, json_response, refusal
 from serve.openapi import document
 from serve.visit import Visit
@@ -42,17 +42,6 @@ def decode_segment(segment: bytes) -> str:
         raise InvalidRequestError("the path is not UTF-8") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise InvalidRequestError("the body names a key twice")
-    return found
-
-
-def _constant(name: str) -> float:
-    raise InvalidRequestError(f"{name} is not JSON")
-
-
 def parse_body(body: bytes) -> Mapping[str, Any]:
     """Read a JSON object (RFC 8259), strictly.
 
@@ -61,15 +50,9 @@ def parse_body(body: bytes) -> Mapping[str, Any]:
             or an infinity, or is nested too deep.
     """
     try:
-        text = body.decode("utf-8")
-        tree = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
-    except RecursionError:
-        raise InvalidRequestError("the body is nested too deep") from None
-    except ValueError:
-        raise InvalidRequestError("the body is not JSON in UTF-8") from None
-    if not isinstance(tree, dict):
-        raise InvalidRequestError("the body must be a JSON object")
-    return tree
+        return parse_object(body)
+    except ValueError as error:
+        raise InvalidRequestError(f"the body must be a JSON object in UTF-8: {error}") from None
 
 
 def parse_query(raw: bytes) -> dict[str, str]:

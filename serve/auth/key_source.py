@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 Fetch = Callable[[], Awaitable[tuple[Key, ...]]]
 
 _FIRST_RETRY_S = 1.0
+MAX_WAITING = 256
+"""Requests that may wait for keys at once; further ones are told to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class KeySource:
         self._next_at = float("-inf")
         self._failures = 0
         self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
 
     async def keys(self) -> tuple[Key, ...]:
         """Return the issuer's keys.
@@ -78,7 +81,7 @@ class KeySource:
         if age >= self._patience.refresh_s:
             fetching = self._begin()
             if fetching is not None and self._worth_waiting(age):
-                await asyncio.wait({fetching})
+                await self._wait(fetching)
         if self._clock() - self._fetched_at >= self._patience.max_age_s:
             raise self._unavailable()
         return self._keys
@@ -93,11 +96,25 @@ class KeySource:
         if not found:
             fetching = self._begin()
             if fetching is not None:
-                await asyncio.wait({fetching})
+                await self._wait(fetching)
                 found = _fitting(self._keys, key_id, algorithm)
             if not found and self._failures:
                 raise self._unavailable()
         return found
+
+    async def _wait(self, fetching: asyncio.Task[None]) -> None:
+        """Wait for a fetch, of which each has a time limit.
+
+        Raises:
+            OverloadedError: `MAX_WAITING` requests wait already.
+        """
+        if self._waiting >= MAX_WAITING:
+            raise self._unavailable()
+        self._waiting += 1
+        try:
+            await asyncio.wait({fetching})
+        finally:
+            self._waiting -= 1
 
     def _worth_waiting(self, age: float) -> bool:
         """Say whether the cached keys are too old to be used while newer ones are on their way."""

@@ -20,17 +20,32 @@ def _constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # Python bounds the digits, as converting them takes quadratic time
+        raise ValueError("a number is too long") from None
+
+
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Read one JSON object in UTF-8.
+    """Read one JSON object in UTF-8 (RFC 8259).
 
     Raises:
         ValueError: it is not UTF-8, not JSON, not an object, names a key twice at any depth, holds
-            NaN or an infinity, or is nested too deep.
+            NaN or an infinity, or is nested too deep. The message holds nothing of it.
     """
     try:
-        tree = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    try:
+        tree = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer
+        )
+    except json.JSONDecodeError:
+        raise ValueError("it is not JSON") from None
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("it is nested too deep") from None
     if not isinstance(tree, dict):
-        raise ValueError("not an object")
+        raise ValueError("it is not an object")
     return tree

@@ -82,8 +82,8 @@ async def test_configured_hosts_and_origins_are_accepted(library: Library) -> No
         {
             "serve": {
                 "host": "0.0.0.0",
-                "allowed_hosts": ["kb.example", "kb.example.org:444"],
-                "allowed_origins": ["https://app.example"],
+                "allowed_hosts": ["KB.Example", "kb.example.org:444"],
+                "allowed_origins": ["https://App.example"],
             }
         }
     )

@@ -12,7 +12,7 @@ import pytest
 from engine.access_config import IssuerConfig
 from engine.errors import OverloadedError
 from serve.auth.fetching import MAX_BYTES, KeyServiceError, described_keys_url, fetch_keys
-from serve.auth.key_source import KeySource, Patience
+from serve.auth.key_source import MAX_WAITING, KeySource, Patience
 from serve.auth.keys import Key
 from tests.serve.auth.clock import Clock
 from tests.serve.auth.issuer import Issuer, running_issuer
@@ -42,6 +42,23 @@ async def test_keys_are_fetched_once_for_many_askers(issuer: Issuer) -> None:
     found = await asyncio.gather(*(source.matching("ES256", "ES256") for _ in range(50)))
     assert {len(keys) for keys in found} == {1}
     assert issuer.fetched == ["/jwks"]
+
+
+async def test_a_bounded_number_of_requests_waits_for_a_fetch() -> None:
+    published = asyncio.Event()
+
+    async def fetch() -> tuple[Key, ...]:
+        await published.wait()
+        return ()
+
+    source = KeySource("corp", fetch, PATIENCE, clock=Clock())
+    waiting = [asyncio.create_task(source.matching("x", "ES256")) for _ in range(MAX_WAITING)]
+    await asyncio.sleep(0)  # each begins, and waits
+    with pytest.raises(OverloadedError):
+        await source.matching("x", "ES256")
+    published.set()
+    assert set(await asyncio.gather(*waiting)) == {()}
+    assert await source.matching("x", "ES256") == ()
 
 
 async def test_a_new_key_is_found_as_soon_as_a_token_names_it(issuer: Issuer) -> None:
