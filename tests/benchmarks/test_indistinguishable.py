@@ -23,8 +23,7 @@ def test_a_case_is_compared_with_what_is_missing_in_the_same_form() -> None:
     }
     told = describe(took)
     assert (told["foreign"]["area"], told["foreign, pinned"]["area"]) == (1.0, 0.5)
-    quiet = {"http": {"reads": told | {"foreign": {"area": 0.52}}}}
-    assert farthest(quiet) == pytest.approx(0.02)
+    assert farthest({"reads": told | {"foreign": {"area": 0.52}}}) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("cases", [READS, SEARCHES])
