@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from mcp.server import Server, ServerRequestContext
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INVALID_PARAMS,
@@ -16,6 +17,7 @@ from mcp.types import (
     BlobResourceContents,
     CallToolRequestParams,
     CallToolResult,
+    ClientCapabilities,
     CompleteRequestParams,
     CompleteResult,
     Completion,
@@ -23,6 +25,7 @@ from mcp.types import (
     GetPromptRequestParams,
     GetPromptResult,
     ImageContent,
+    InputRequiredResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -40,6 +43,8 @@ from mcp.types import (
     Tool,
 )
 
+from tests.conformance.asking import ASKING_PROMPT, ROUNDS, converse, demand
+
 Context = ServerRequestContext[Any, Any]
 
 PNG = (
@@ -49,6 +54,10 @@ PNG = (
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 _IMAGE = ImageContent(type="image", data=PNG, mime_type="image/png")
 _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+_IN_HEADER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+}
 _STATIC = "test://static-text"
 _BINARY = "test://static-binary"
 
@@ -84,6 +93,9 @@ _ANSWERS: dict[str, CallToolResult] = {
         content=[_text("This tool intentionally returns an error for testing")], is_error=True
     ),
     "json_schema_2020_12_tool": CallToolResult(content=[_text("ok")]),
+    "test_custom_header": CallToolResult(content=[_text("ok")]),
+    "test_missing_capability": CallToolResult(content=[_text("the client can sample")]),
+    "test_logging_tool": CallToolResult(content=[_text("logged")]),
 }
 
 _SCHEMA_2020_12: dict[str, Any] = {
@@ -111,21 +123,35 @@ _SCHEMA_2020_12: dict[str, Any] = {
 }
 
 
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys([*_ANSWERS, *(ROUNDS.keys() - {ASKING_PROMPT})], _NOTHING),
+    "json_schema_2020_12_tool": _SCHEMA_2020_12,
+    "test_custom_header": _IN_HEADER,
+}
+
+
 async def _list_tools(context: Context, parameters: PaginatedRequestParams | None) -> Any:
-    schemas = dict.fromkeys(_ANSWERS, _NOTHING) | {"json_schema_2020_12_tool": _SCHEMA_2020_12}
     return ListToolsResult(
         tools=[
             Tool(name=name, description=f"Answers {name}.", input_schema=schema)
-            for name, schema in schemas.items()
+            for name, schema in _SCHEMAS.items()
         ]
     )
 
 
-async def _call_tool(context: Context, parameters: CallToolRequestParams) -> CallToolResult:
-    answer = _ANSWERS.get(parameters.name)
-    if answer is None:
+async def _call_tool(
+    context: Context, parameters: CallToolRequestParams
+) -> CallToolResult | InputRequiredResult:
+    if parameters.name not in _SCHEMAS:
         raise MCPError(code=INVALID_PARAMS, message="unknown tool")
-    return answer
+    if parameters.name == "test_missing_capability":
+        demand(context, ClientCapabilities.model_validate({"sampling": {}}))
+    if parameters.name == "test_logging_tool":
+        await context.session.send_log_message("info", "a message that nobody asked for")
+    if parameters.name in _ANSWERS:
+        return _ANSWERS[parameters.name]
+    said = converse(context, parameters)
+    return CallToolResult(content=[_text(said)]) if isinstance(said, str) else said
 
 
 async def _list_resources(context: Context, parameters: PaginatedRequestParams | None) -> Any:
@@ -184,6 +210,7 @@ _PROMPTS = (
         arguments=[_argument("resourceUri")],
     ),
     Prompt(name="test_prompt_with_image", description="A prompt with a picture."),
+    Prompt(name=ASKING_PROMPT, description="A prompt that asks first."),
 )
 
 
@@ -204,6 +231,11 @@ async def _get_prompt(context: Context, parameters: GetPromptRequestParams) -> A
         ],
         "test_prompt_with_image": [_IMAGE, _text("Please analyze the image above.")],
     }
+    if parameters.name == ASKING_PROMPT:
+        said = converse(context, parameters)
+        if not isinstance(said, str):
+            return said
+        contents[ASKING_PROMPT] = [_text(said)]
     if parameters.name not in contents:
         raise MCPError(code=INVALID_PARAMS, message="unknown prompt")
     return GetPromptResult(
@@ -217,7 +249,7 @@ async def _complete(context: Context, parameters: CompleteRequestParams) -> Comp
 
 def fixture_server() -> Server[Any]:
     """Make the server that the suite expects, as far as one answer to one request carries it."""
-    return Server(
+    server: Server[Any] = Server(
         "octavo-fixtures",
         version="0.1.0",
         on_list_tools=_list_tools,
@@ -228,4 +260,8 @@ def fixture_server() -> Server[Any]:
         on_list_prompts=_list_prompts,
         on_get_prompt=_get_prompt,
         on_completion=_complete,
+        get_tool_input_schema=_SCHEMAS.get,
     )
+    sealed = RequestStateSecurity.ephemeral()
+    server.middleware.append(RequestStateBoundary(sealed, default_audience=server.name))
+    return server
