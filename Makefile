@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-quick test-long test-gpu demo bench format clean clean-all
+.PHONY: help setup check test test-quick test-long test-gpu conformance demo bench format clean clean-all
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,6 +61,9 @@ test-long: $(READY) ## the tests, those that take minutes too
 test-gpu: $(READY) ## the tests that need a GPU
 	$(BIN)/python -m pytest -q -m gpu $(ARGS)
 
+conformance: $(READY) ## the MCP conformance suite and other makers' clients (also in make test)
+	$(BIN)/python -m pytest -q -m conformance tests/conformance $(ARGS)
+
 demo: $(READY) ## the whole product on a real corpus (KEEP=1 leaves it serving, ALL=1 reads every package)
 	$(BIN)/octavo demo $(if $(KEEP),--keep) $(if $(ALL),--all) $(ARGS)
 
@@ -76,5 +79,5 @@ clean: ## remove caches and the demo's store
 	rm -rf .octavo-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-clean-all: clean ## remove .venv too
-	rm -rf $(VENV)
+clean-all: clean ## remove .venv and .conformance too
+	rm -rf $(VENV) .conformance
