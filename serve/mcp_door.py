@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    PARSE_ERROR,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
@@ -27,11 +28,14 @@ from mcp.types import (
     Tool,
     ToolAnnotations,
 )
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.authorization import Principal
 from engine.contract import SEARCH_KNOWLEDGE_SCHEMA, TOOL_DESCRIPTION, TOOL_NAME, TOOL_TITLE
 from engine.errors import InvalidRequestError, OperatorError
+from serve.auth.strict_json import parse_object
 from serve.door import Answers, Door, Reply, json_response, json_text, refusal
 from serve.visit import Visit
 
@@ -130,7 +134,32 @@ class McpDoor:
             refused = refusal(InvalidRequestError("only POST is allowed here"), 405)
             await json_response(refused, {"Allow": "POST"})(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        request = Request(scope, receive)
+        try:
+            body = await request.body()
+            parse_object(body)
+        except ClientDisconnect:
+            return
+        except ValueError as error:
+            await _unreadable(str(error))(scope, receive, send)
+            return
+        await self._app(scope, _again(body, receive), send)
+
+
+def _unreadable(reason: str) -> Response:
+    """Return JSON-RPC's answer to what cannot be read (JSON-RPC 2.0, section 5.1)."""
+    told = {"code": PARSE_ERROR, "message": f"the body cannot be read: {reason}"}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told}, 400)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a channel that gives a body that was read, then what else comes: a disconnect."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
 
 
 async def serve_stdio(answers: Answers, principal: Principal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
@@ -12,9 +13,15 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from engine.config import dump_config
+from engine.authorization import OPERATOR
+from engine.config import Config, dump_config
+from engine.errors import ResourceUnavailableError
 from engine.ids import ItemId, RevisionId
+from engine.index.analysis import analyze
 from engine.index.generation import GenerationLog
+from engine.index.postings import RawPostings
+from engine.local import open_local
+from engine.search.answering import Knowledge
 from engine.store.opening import open_store
 from engine.store.storage import LocalStorage
 from jobs.erase import ErasureError, Selection, erase, tombstones
@@ -25,6 +32,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.jvm, pytest.mark.usefixtures("ray_clu
 
 SECRET = "the zyxomantic pass phrase of the northern vault is quagmirelle forever"
 WORD = "zyxomantic"
+FIELD = "text_en"
 
 KILLED_AT = """
 import os, signal, sys
@@ -61,8 +69,19 @@ def _secret(shell: Shell) -> tuple[str, str]:
     return found["knowledge_item_id"], found["knowledge_revision_id"]
 
 
+def _found_by_words(shell: Shell) -> int:
+    """Count the passages of all segments on disk that hold a word that only the secret has."""
+    terms = analyze(FIELD, f"{WORD} quagmirelle")
+    found = 0
+    for folder in (shell.root / "segments").iterdir():
+        with RawPostings(folder / "lucene") as postings:
+            found += sum(len(postings.postings(FIELD, term)[0]) for term in terms)
+    return found
+
+
 def _gone(shell: Shell, item: str, revision: str) -> None:
     assert search_root(shell.root, [SECRET, SECRET[:40], WORD]) == ()
+    assert _found_by_words(shell) == 0
     results = shell.json("search", WORD)["results"]
     assert item not in [result["knowledge_item_id"] for result in results]
     assert len(shell.json("search", "how to brew tea")["results"]) >= 1
@@ -74,6 +93,7 @@ def _gone(shell: Shell, item: str, revision: str) -> None:
 def test_an_erased_revision_is_in_no_file_and_no_answer(indexed: Shell) -> None:
     item, revision = _secret(indexed)
     assert search_root(indexed.root, [WORD]) != ()
+    assert _found_by_words(indexed) == 2
     foreseen = indexed.json("erase", item, revision, "--dry-run")
     assert (foreseen["dry_run"], len(foreseen["segments"])) == (True, 1)
     assert _secret(indexed) == (item, revision)
@@ -87,6 +107,51 @@ def test_an_erased_revision_is_in_no_file_and_no_answer(indexed: Shell) -> None:
     assert indexed.json("reindex")["built"] is False
     refused = indexed.type("read", item, "--revision", revision)
     assert "knowledge_resource_unavailable" in refused.err + refused.out
+
+
+async def _seen(knowledge: Knowledge, item: str) -> bool:
+    """Say whether a search or an addressed read still shows an item."""
+    answer = await knowledge.answer({"query": WORD}, OPERATOR)
+    shown = any(result["knowledge_item_id"] == item for result in answer["results"])
+    try:
+        await knowledge.answer({"knowledge_item_id": item}, OPERATOR)
+    except ResourceUnavailableError:
+        return shown
+    return True
+
+
+async def _watch_it_go(config: Config, item: str) -> None:
+    knowledge = open_local(config)
+    withdrawn = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_step(step: str) -> None:
+        if step == "withdrawn":
+            loop.call_soon_threadsafe(withdrawn.set)
+
+    try:
+        assert await _seen(knowledge, item)
+        chosen = Selection(ItemId(item))
+        job = asyncio.to_thread(erase, config, chosen, "tester", on_step=on_step)
+        running = asyncio.create_task(job)
+        async with asyncio.timeout(60):
+            await withdrawn.wait()
+            while await _seen(knowledge, item):
+                continue
+        done = await running
+        async with asyncio.timeout(60):
+            while knowledge.generation() != done.generation:
+                await knowledge.answer({"query": "tea"}, OPERATOR)
+        answer = await knowledge.answer({"query": "how to brew tea"}, OPERATOR)
+        assert answer["results"]
+        assert not await _seen(knowledge, item)
+    finally:
+        await knowledge.close()
+
+
+def test_who_has_the_store_open_stops_showing_it_at_once_and_moves_on(indexed: Shell) -> None:
+    item, _ = _secret(indexed)
+    asyncio.run(_watch_it_go(indexed.config, item))
 
 
 def test_no_older_version_of_the_table_gives_an_erased_text_back(indexed: Shell) -> None:
