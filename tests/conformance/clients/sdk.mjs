@@ -1,0 +1,20 @@
+// @modelcontextprotocol/sdk 1.x: lists the tools, makes the calls of argv[2] (see test_clients.py).
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const { url, token, program, calls } = JSON.parse(process.argv[2]);
+const transport = url
+  ? new StreamableHTTPClientTransport(new URL(url), {
+      requestInit: { headers: { Authorization: `Bearer ${token}` } },
+    })
+  : new StdioClientTransport(program);
+const client = new Client({ name: "sdk", version: "1" });
+await client.connect(transport);
+const { tools } = await client.listTools();
+const answers = [];
+for (const each of calls) {
+  answers.push(await client.callTool({ name: "search_knowledge", arguments: each }));
+}
+await client.close();
+console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), answers }));
