@@ -15,9 +15,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from engine.config import Config
-from engine.errors import NotFoundError, OperatorError
+from engine.errors import ConflictError, NotFoundError, OperatorError
 from engine.ids import ItemId, RevisionId
-from engine.store.erasing import dead_files, delete_dead, drop_rows, revisions_of
+from engine.index.generation import GenerationLog
+from engine.store.erasing import (
+    dead_files,
+    delete_dead,
+    drop_rows,
+    revisions_of,
+    unreadable_files,
+)
 from engine.store.opening import Store, open_store
 from engine.store.revisions import RevisionKey
 from engine.store.storage import LocalStorage
@@ -162,7 +169,9 @@ class _Job:
             self._foresee(done, index)
             return done
         self._announce(keys, by)
+        self._require_finished()
         index.run(done)
+        self._search_elsewhere(done)
         self._empty_store(done, keys)
         self._verify(done, keys, index)
         self._close(keys)
@@ -219,6 +228,34 @@ class _Job:
                 self.store.writer.withdraw(*key)
         self.on_step("withdrawn")
 
+    def _require_finished(self) -> None:
+        """Refuse while a reindex that was killed has moved items to a generation that is missing.
+
+        The generation that an erasure commits would be taken for that one.
+
+        Raises:
+            ConflictError: it has to be finished first.
+        """
+        newest = GenerationLog(self.storage).newest()
+        number = 0 if newest is None else newest.number
+        if any(state.current_from > number for state in self.store.catalog.poll().items()):
+            raise ConflictError(
+                "a reindex was interrupted and must be finished first: run `octavo reindex`, then "
+                "this again; what is to be erased is not shown any more"
+            )
+
+    def _search_elsewhere(self, done: Erasure) -> None:
+        """Look for the texts outside the table while they are still known.
+
+        Raises:
+            ErasureError: something was found; the stored text is still there to look again by.
+        """
+        table = self.store.tables.revisions
+        folder = table.local_path("x").parent
+        found = search_root(Path(self.storage.root), self._pieces(done), folder)
+        done.findings = found
+        self._require_none(found)
+
     def _empty_store(self, done: Erasure, keys: Collection[RevisionKey]) -> None:
         table = self.store.tables.revisions
         done.store_files = drop_rows(table, keys)
@@ -255,11 +292,18 @@ class _Job:
                 Finding(path.relative_to(root).as_posix(), "row")
                 for path in dead_files(self.store.tables.revisions, keys)
             ),
+            *(
+                Finding(path.relative_to(root).as_posix(), "cannot be read")
+                for path in unreadable_files(self.store.tables.revisions, keys)
+            ),
         )
-        if done.findings:
-            places = ", ".join(f"{found.file} ({found.form})" for found in done.findings[:5])
+        self._require_none(done.findings)
+
+    def _require_none(self, findings: Sequence[Finding]) -> None:
+        if findings:
+            places = ", ".join(f"{found.file} ({found.form})" for found in findings[:5])
             raise ErasureError(
-                f"{len(done.findings)} places still hold an erased text: {places}; "
+                f"{len(findings)} places still hold an erased text: {places}; "
                 "remove what is not the store's own, then run it again"
             )
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from engine.config import Config
 from engine.encoders.opening import open_encoder
+from engine.errors import EncoderError, SegmentRefusedError
 from engine.index.generation import GenerationLog, GenerationRecord, Reference
 from engine.index.jvm import start_jvm
 from engine.index.segment_builder import (
@@ -27,6 +28,7 @@ from engine.index.segment_builder import (
     SegmentRecord,
     build_segment,
     clean_unfinished,
+    discard_segment,
 )
 from engine.store.revisions import RevisionKey
 from engine.store.storage import LocalStorage
@@ -68,9 +70,27 @@ class IndexErasure:
         self._log = GenerationLog(storage)
 
     def names(self) -> tuple[str, ...]:
-        """Return the segments on disk that hold one of the revisions, of any generation."""
+        """Return the segments on disk that hold one of the revisions, of any generation.
+
+        A damaged one that the newest generation does not need counts as holding one.
+
+        Raises:
+            SegmentRefusedError: the newest generation needs one that cannot be read.
+        """
+        newest = self._log.newest()
+        needed = {record.name for record in newest.segments} if newest is not None else set()
         names = self._storage.list(SEGMENTS)
-        return tuple(n for n in names if not n.startswith(".") and self._held(n).any())
+        return tuple(
+            name for name in names if not name.startswith(".") and self._holds(name, needed)
+        )
+
+    def _holds(self, name: str, needed: Collection[str]) -> bool:
+        try:
+            return bool(self._held(name).any())
+        except (OSError, pa.ArrowInvalid) as error:
+            if name in needed:
+                raise SegmentRefusedError(name, "entries.arrow cannot be read") from error
+            return True
 
     def run(self, done: Erasure) -> None:
         """Remove the revisions, and note in `done` what was removed."""
@@ -92,15 +112,13 @@ class IndexErasure:
         self._on_step("unstaged")
         done.segments = holding
         for name in holding:
-            self._storage.delete(f"{SEGMENTS}/{name}")
+            discard_segment(self._storage.local_path(SEGMENTS), name)
             self._on_step("dropped")
         done.mapped_by = _mapping(holding)
 
     def _held(self, name: str) -> NDArray[np.bool_]:
         """Return bool of shape (entries,): which entries of a segment are to be erased."""
         file = segment_path(self._storage, name) / "entries.arrow"
-        if not file.exists():
-            return np.zeros(0, np.bool_)
         with pa.OSFile(str(file), "rb") as source:
             entries = pa.ipc.open_file(source).read_all()
         pairs = zip(*(entries[column].to_pylist() for column in _PASSAGE_FILES), strict=True)
@@ -110,20 +128,31 @@ class IndexErasure:
         hashes: set[bytes] = set()
         rows: set[bytes] = set()
         for name in holding:
-            folder = segment_path(self._storage, name)
-            with pa.OSFile(str(folder / "passages.arrow"), "rb") as source:
-                passages = pa.ipc.open_file(source).read_all()
-            ours = self._held(name)[np.asarray(passages["entry"].to_numpy())]
-            vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-            rows |= {vectors[place].tobytes() for place in np.flatnonzero(ours).tolist()}
-            named = passages["text_hash"].to_pylist()
-            hashes |= {bytes(named[place] or b"") for place in np.flatnonzero(ours).tolist()}
+            try:
+                more_hashes, more_rows = self._traces_in(name)
+            except (OSError, ValueError, pa.ArrowInvalid):
+                continue  # damaged: it is not needed, and goes, or `_rebuilt` refuses it
+            hashes |= more_hashes
+            rows |= more_rows
         for row in self._staged():
             keys = [bytes(key) for key in row["hashes"]]
             hashes |= set(keys)
             data = bytes(row["vectors"] or b"")
             rows |= {v.tobytes() for v in vectors_of(data, len(data) // 4 // max(1, len(keys)))}
         return _Traces(frozenset(hashes), frozenset(rows))
+
+    def _traces_in(self, name: str) -> tuple[set[bytes], set[bytes]]:
+        folder = segment_path(self._storage, name)
+        with pa.OSFile(str(folder / "passages.arrow"), "rb") as source:
+            passages = pa.ipc.open_file(source).read_all()
+        ours = self._held(name)[np.asarray(passages["entry"].to_numpy())]
+        vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        places = np.flatnonzero(ours).tolist()
+        named = passages["text_hash"].to_pylist()
+        return (
+            {bytes(named[place] or b"") for place in places},
+            {vectors[place].tobytes() for place in places},
+        )
 
     def _staged(self) -> Iterator[dict[str, Any]]:
         for job in self._storage.list(STAGE):
@@ -191,7 +220,13 @@ class IndexErasure:
         if len(rows) < SAMPLE_LEAST:
             held = {row.tobytes() for row in rows} | traces.rows
             pairs = [("", sentence) for sentence in reference_sentences()]
-            made = open_encoder(self._config.encoder).encode_passages(pairs)
+            encoder = open_encoder(self._config.encoder)
+            if encoder.fingerprint != newest.encoder:
+                raise EncoderError(
+                    f"the reference sample needs new vectors of encoder {newest.encoder[:12]}, the "
+                    f"configured one is {encoder.fingerprint[:12]}: configure that one, or reindex"
+                )
+            made = encoder.encode_passages(pairs)
             new = [row for row in np.asarray(made, np.float32) if row.tobytes() not in held]
             rows = np.concatenate([rows, np.stack(new[: SAMPLE_LEAST - len(rows)])])
         file = io.BytesIO()
@@ -219,7 +254,7 @@ def _mapping(names: Collection[str]) -> tuple[int, ...]:
     Only those that this user may look at; none where there is no /proc.
     """
     found = set()
-    marks = [f"/{SEGMENTS}/{name}/" for name in names]
+    marks = [mark for name in names for mark in (f"/{SEGMENTS}/{name}/", f"/{SEGMENTS}/.{name}")]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             lines = (folder / "maps").read_text(errors="replace")

@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 WINDOW_CHARS = 40
 WINDOWS = 24
 """How many pieces of a text are looked for, evenly spread: first and last always."""
+LEAST_BYTES = 16
+"""Shorter pieces are found anywhere by chance: in other titles, ids and vectors."""
 _BLOCK = 4 << 20
 
 
@@ -35,7 +37,7 @@ def windows(text: str) -> tuple[str, ...]:
     last = max(0, len(text) - WINDOW_CHARS)
     starts = {round(last * place / (WINDOWS - 1)) for place in range(WINDOWS)}
     pieces = (text[start : start + WINDOW_CHARS].strip() for start in sorted(starts))
-    return tuple(dict.fromkeys(piece for piece in pieces if piece))
+    return tuple(dict.fromkeys(p for p in pieces if len(p.encode("utf-8")) >= LEAST_BYTES))
 
 
 def unshared(pieces: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
@@ -48,16 +50,25 @@ def unshared(pieces: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple(left)
 
 
-def search_root(root: Path, pieces: Sequence[str]) -> tuple[Finding, ...]:
+def search_root(
+    root: Path, pieces: Sequence[str], without: Path | None = None
+) -> tuple[Finding, ...]:
     """Return where pieces of a text lie below a root: each file and form once, by file.
 
     Files that vanish while they are read hold nothing any more.
+
+    Args:
+        root: the folder.
+        pieces: of the text.
+        without: a folder below the root that is not looked into.
     """
     if not pieces:
         return ()
     needles = _needles(pieces)
     found: list[Finding] = []
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        if without is not None and path.is_relative_to(without):
+            continue
         name = path.relative_to(root).as_posix()
         forms = dict.fromkeys(_forms(path, needles, pieces))
         found.extend(Finding(name, form) for form in forms)

@@ -69,13 +69,16 @@ def publish(
 
     Returns:
         How many items were published; one whose newest revision is published already is left as
-        it is, and counted too.
+        it is, and counted too. Of a base, items whose newest revision was withdrawn are left out.
 
     Raises:
         NotFoundError: an item, base or revision does not exist.
         StaleVersionError: an item has another version than expected.
     """
-    states = selection.states(store.catalog.poll())
+    newest = store.catalog.poll()
+    states = selection.states(newest)
+    if not selection.items:  # whoever names an item is told that its newest revision was withdrawn
+        states = tuple(s for s in states if not newest.withdrawn(s.item_id, s.head_revision))
     changed = [
         state.item_id
         for state in states

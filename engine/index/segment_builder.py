@@ -24,7 +24,7 @@ from engine.index.lucene import lucene
 from engine.index.manifest import MANIFEST, Manifest, dump_manifest, file_facts
 from engine.index.segment import ENTRIES, INDEXED, PASSAGES, strings
 from engine.index.vector import VectorSettings, build_index, check_vectors
-from engine.store.storage import make_folder
+from engine.store.storage import fsync_folder, make_folder
 
 _UNFINISHED = ".building-"
 _BATCH = 65_536
@@ -151,6 +151,23 @@ def clean_unfinished(parent: Path, name: str = "") -> int:
     for path in leftovers:
         shutil.rmtree(path, ignore_errors=True)
     return len(leftovers)
+
+
+def discard_segment(parent: Path, name: str) -> None:
+    """Remove a segment, whole or not at all: what a crash leaves is cleaned as unfinished.
+
+    Args:
+        parent: the folder of segments.
+        name: of the segment; a missing one is no error.
+    """
+    away = parent / f".{name}{_UNFINISHED}discarded"
+    shutil.rmtree(away, ignore_errors=True)
+    try:
+        (parent / name).rename(away)
+    except FileNotFoundError:
+        return
+    fsync_folder(parent)
+    shutil.rmtree(away, ignore_errors=True)
 
 
 def _write(

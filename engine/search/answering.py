@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from engine.authorization import Principal, require_operate, require_read
@@ -68,17 +69,13 @@ class Knowledge:
         """
         if not await self._answers():
             raise RuntimeDisabledError
-        begun = time.perf_counter()
         require_read(principal)
         request = parse_request(arguments)
-        try:
+        with _refused_in_time():
             if isinstance(request, SearchRequest):
                 ranking = await self._coordinator.search(request, principal)
                 return render_search(ranking.results, ranking.coverage)
             return render_window(await self._reader.read(request, principal))
-        except ResourceUnavailableError:
-            _spend(begun + REFUSAL_S)
-            raise
 
     async def explain(self, arguments: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
         """Answer a search as `answer` does, and show the arithmetic of every result.
@@ -103,7 +100,8 @@ class Knowledge:
         request = parse_request(arguments)
         if not isinstance(request, SearchRequest):
             raise InvalidRequestError("only a search can be explained", "knowledge_item_id")
-        ranking = await self._coordinator.search(request, principal, explain=True)
+        with _refused_in_time():
+            ranking = await self._coordinator.search(request, principal, explain=True)
         return render_explanation(request, ranking)
 
     async def rank(self, request: SearchRequest, principal: Principal) -> Ranking:
@@ -136,10 +134,17 @@ class Knowledge:
         await self._close()
 
 
-def _spend(until: float) -> None:
-    """Work until a time of `time.perf_counter`.
+@contextmanager
+def _refused_in_time() -> Iterator[None]:
+    """Let no `ResourceUnavailableError` out sooner than `REFUSAL_S` after the beginning.
 
-    A timer of the event loop counts whole milliseconds from now on, and would tell when now is.
+    By working: a timer of the event loop counts whole milliseconds from now on, and would tell
+    when now is.
     """
-    while time.perf_counter() < until:
-        pass
+    until = time.perf_counter() + REFUSAL_S
+    try:
+        yield
+    except ResourceUnavailableError:
+        while time.perf_counter() < until:
+            pass
+        raise

@@ -132,6 +132,29 @@ def dead_files(
     return tuple(path for path in paths if path not in live and _dead(path, keys, now_s))
 
 
+def unreadable_files(table: Table, keys: Collection[RevisionKey]) -> tuple[Path, ...]:
+    """Return the files beside the table's newest version that cannot be read, whatever their age.
+
+    A write in progress, or what a killed writer left: nobody can say what it holds.
+    """
+    follower = Follower(table.log)
+    follower.advance()
+    live = {table.local_path(path) for path in follower.files}
+    folders = [table.local_path(f"{BUCKET}={bucket_of(item)}") for item, _ in keys]
+    paths = {path for folder in folders for path in folder.glob("*.parquet")} - live
+    return tuple(path for path in sorted(paths) if not _readable(path))
+
+
+def _readable(path: Path) -> bool:
+    try:
+        keys_in(path)
+    except FileNotFoundError:
+        return True
+    except StoreError:
+        return False
+    return True
+
+
 def _dead(path: Path, keys: Collection[RevisionKey], now_s: float) -> bool:
     try:
         return bool(set(keys) & set(keys_in(path)))

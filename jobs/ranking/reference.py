@@ -122,10 +122,14 @@ class Scored:
 
     def hybrid(self, alpha: float) -> Float64:
         """Return `alpha * lex + (1 - alpha) * sem` of every passage."""
+        return alpha * self.lexical_parts() + (1.0 - alpha) * self.semantic_parts()
+
+    def lexical_parts(self) -> Float64:
+        """Return BM25 of every passage over the most that its field could give."""
         bm25 = self.bm25
-        lexical = np.zeros(len(self.passages))
-        np.divide(bm25.scores, bm25.uppers, out=lexical, where=bm25.uppers > 0.0)
-        return alpha * lexical + (1.0 - alpha) * self.semantic_parts()
+        parts = np.zeros(len(self.passages))
+        np.divide(bm25.scores, bm25.uppers, out=parts, where=bm25.uppers > 0.0)
+        return parts
 
     # -------------------------------------------------------------------------- ingredients
 

@@ -3,7 +3,8 @@
 An approximate vector search may overlook items. Everything that it does answer is checked here:
 that the item may be read, revision, base and excerpt, both raw scores, the fused score, the order,
 and the number of results. A rank on the semantic side may only be better than the true one, since
-what was overlooked no longer stands before it.
+what was overlooked no longer stands before it. The lexical side is exact: an item whose words alone
+put it before the last result cannot be overlooked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from jobs.ranking.comparison import Difference, Differs, ServedResult, close, shown
 from jobs.ranking.reference import RANK_CONSTANT, Expected
-from jobs.ranking.standing import Standing
+from jobs.ranking.standing import TOLERANCE, Standing
 
 
 @dataclass(slots=True)
@@ -60,6 +61,9 @@ class _Check:
         ]
         if not inside:
             raise Differs("the excerpt is not a slice of a passage of the item")
+        inside = self._best_by_words(inside, rows, result)
+        if not inside:
+            raise Differs("the item is shown by another passage")
         row = inside[0]
         if passages.revisions[passages.entries[row]] != result.revision:
             raise Differs("another revision is live")
@@ -68,6 +72,39 @@ class _Check:
         reasons = [self._scores(row, result) for row in inside]
         if all(reasons):
             raise Differs(str(reasons[0]))
+
+    def _best_by_words(self, shown: list[int], rows: list[int], result: ServedResult) -> list[int]:
+        """Leave of the rows that could be shown what rank fusion lets be shown.
+
+        An item that ranks better or as well by words is shown by its best passage by words.
+        """
+        lexical, semantic = result.lexical_rank, result.semantic_rank
+        by_words = lexical is not None and (semantic is None or lexical <= semantic)
+        if self.expected.question.mode != "rrf" or not by_words:
+            return shown
+        bm25 = self.expected.scored.bm25
+        least = float(bm25.scores[rows].max()) * (1.0 - TOLERANCE)
+        return [row for row in shown if bm25.scores[row] >= least]
+
+    def overlooked(self, last: float) -> str:
+        """Return the item that its words alone put before the last result, if one is missing."""
+        expected = self.expected
+        items = expected.scored.passages.items
+        best = np.zeros(len(expected.scored.passages.item_ids))
+        match expected.question.mode:
+            case "hybrid":
+                rows = np.flatnonzero(expected.chosen())
+                scores = expected.question.alpha * expected.scored.lexical_parts()[rows]
+                np.maximum.at(best, items[rows], scores)
+            case "rrf" if expected.lexical is not None:
+                for place, row in enumerate(expected.lexical.rows[: expected.window].tolist()):
+                    _, worst = expected.lexical.reach(place)
+                    if worst < expected.window:
+                        best[items[row]] = 1.0 / (RANK_CONSTANT + worst + 1)
+        best[sorted(self.seen)] = 0.0
+        first = int(best.argmax()) if len(best) else 0
+        missing = bool(len(best)) and best[first] > last + TOLERANCE
+        return expected.scored.passages.item_ids[first] if missing else ""
 
     def _scores(self, row: int, result: ServedResult) -> str:
         """Return what is wrong with the scores if this row is shown, or nothing."""
@@ -138,6 +175,10 @@ def untrue(
                 raise Differs("it does not come before the next by score and id")
         except Differs as differs:
             return Difference(at + 1, str(differs), (result.item, result.score), None)
+    missing = check.overlooked(served[-1].score) if served else ""
+    if missing:
+        reason = f"the words of {missing} alone put it before the last result"
+        return Difference(len(served) + 1, reason, None, None)
     wanted = len(expected)
     if len(served) != wanted and expected.question.limit <= expected.window:
         reason = f"{len(served)} results where {wanted} are eligible"

@@ -81,7 +81,9 @@ class KeySource:
         if age >= self._patience.refresh_s:
             fetching = self._begin()
             if fetching is not None and self._worth_waiting(age):
-                await self._wait(fetching)
+                usable = age < self._patience.max_age_s
+                if not usable or self._waiting < MAX_WAITING:
+                    await self._wait(fetching)
         if self._clock() - self._fetched_at >= self._patience.max_age_s:
             raise self._unavailable()
         return self._keys

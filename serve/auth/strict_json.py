@@ -6,6 +6,7 @@ RFC 8259 leaves it open what a key given twice means, and Python takes NaN for J
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 
@@ -27,6 +28,13 @@ def _integer(digits: str) -> int:
         raise ValueError("a number is too long") from None
 
 
+def _real(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
 def parse_object(data: bytes) -> dict[str, Any]:
     """Read one JSON object in UTF-8 (RFC 8259).
 
@@ -40,7 +48,11 @@ def parse_object(data: bytes) -> dict[str, Any]:
         raise ValueError("it is not UTF-8") from None
     try:
         tree = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_int=_integer,
+            parse_float=_real,
         )
     except json.JSONDecodeError:
         raise ValueError("it is not JSON") from None

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from engine.authorization import OPERATOR
 from engine.config import Config, dump_config
-from engine.errors import ResourceUnavailableError
+from engine.errors import ConflictError, ResourceUnavailableError, SegmentRefusedError
 from engine.ids import ItemId, RevisionId
 from engine.index.analysis import analyze
 from engine.index.generation import GenerationLog
@@ -205,8 +205,9 @@ def test_a_text_that_a_foreign_file_holds_is_reported(indexed: Shell) -> None:
     note = indexed.root / "note.txt"
     note.write_text(f"...{SECRET}...", "utf-16-le")
     chosen = Selection(ItemId(item))
-    with pytest.raises(ErasureError, match=r"note\.txt"):
-        erase(indexed.config, chosen, "tester")
+    for _ in range(2):  # looking again finds it again
+        with pytest.raises(ErasureError, match=r"note\.txt"):
+            erase(indexed.config, chosen, "tester")
     assert tombstones(LocalStorage(indexed.root), ItemId(item))[0].erased_at is None
     note.unlink()
     erase(indexed.config, chosen, "tester")
@@ -214,6 +215,43 @@ def test_a_text_that_a_foreign_file_holds_is_reported(indexed: Shell) -> None:
 
 
 STEPS = 11
+
+
+def test_an_interrupted_reindex_has_to_be_finished_first(indexed: Shell, tmp_path: Path) -> None:
+    item, _ = _secret(indexed)
+    (tmp_path / "texts" / "ink.md").write_text("# About ink\n\nhow to make blue ink\n", "utf-8")
+    indexed.json("ingest", str(tmp_path / "texts"), "--base", "kb", "--publish", "--language", "en")
+    store = open_store(indexed.root)
+    moves = store.catalog.poll().next_generation_moves(2)
+    assert len(moves) == 1
+    store.writer.set_current(moves, 2)  # as a reindex does that is killed before its commit
+    chosen = Selection(ItemId(item))
+    with pytest.raises(ConflictError, match="octavo reindex"):
+        erase(indexed.config, chosen, "tester")
+    assert item not in [r["knowledge_item_id"] for r in indexed.json("search", WORD)["results"]]
+    indexed.json("reindex")
+    assert erase(indexed.config, chosen, "tester").findings == ()
+    assert len(indexed.json("search", "blue ink", "--mode", "lexical")["results"]) == 1
+
+
+def test_a_half_deleted_segment_of_no_generation_goes_and_a_needed_one_is_named(
+    indexed: Shell,
+) -> None:
+    item, _ = _secret(indexed)
+    segments = indexed.root / "segments"
+    needed = next(path for path in segments.iterdir() if not path.name.startswith("."))
+    half = segments / "g000000-s0000-half"
+    shutil.copytree(needed, half)
+    (half / "entries.arrow").unlink()
+    done = erase(indexed.config, Selection(ItemId(item)), "tester")
+    assert half.name in done.segments
+    assert not half.exists()
+
+    other = indexed.json("search", "tea", "--mode", "lexical")["results"][0]["knowledge_item_id"]
+    needed = next(path for path in segments.iterdir() if not path.name.startswith("."))
+    (needed / "entries.arrow").write_bytes(b"damaged")
+    with pytest.raises(SegmentRefusedError, match="entries"):
+        erase(indexed.config, Selection(ItemId(other)), "tester")
 
 
 @pytest.mark.slow

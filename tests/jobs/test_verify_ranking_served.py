@@ -164,6 +164,7 @@ UNTRUE: dict[str, Change] = {
     "semantic_rank is": lambda results: [_scored(results[0], semantic_rank=59), *results[1:]],
     "the item is there twice": lambda results: [results[0], *results],
     "it does not come before": lambda results: [results[1], results[0], *results[2:]],
+    "alone put it before the last result": lambda results: results[1:],
     "results where 10 are eligible": lambda results: results[2:],
 }
 """What no approximation explains, by what is said of it."""
