@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 SAMPLE_LEAST = 200
 """Vectors that a reference sample must have (contract, "Scoring")."""
-_PASSAGE_FILES = ("item_id", "revision_id")
+_IDS = ("item_id", "revision_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class IndexErasure:
         file = segment_path(self._storage, name) / "entries.arrow"
         with pa.OSFile(str(file), "rb") as source:
             entries = pa.ipc.open_file(source).read_all()
-        pairs = zip(*(entries[column].to_pylist() for column in _PASSAGE_FILES), strict=True)
+        pairs = zip(*(entries[column].to_pylist() for column in _IDS), strict=True)
         return np.array([pair in self._keys for pair in pairs], np.bool_)
 
     def _traces(self, holding: Collection[str]) -> _Traces:
